@@ -1,0 +1,155 @@
+//! The verdicts on one request, joined.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+use crate::ruleset::RuleSet;
+use crate::tier::TierIndex;
+use crate::time::Timestamp;
+use crate::verdict::{Retry, Verdict};
+
+/// Whether and how the limits were enforced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// By the store.
+    #[default]
+    Enforced,
+    /// Without the shared store, by this node or another.
+    Local,
+    /// Not at all: the store could not be asked and the rule lets requests pass.
+    Disabled,
+    /// Not at all: the store could not be asked and the rule refuses.
+    Unavailable,
+}
+
+impl Status {
+    /// The name used in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Local => "local",
+            Self::Disabled => "disabled",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// What one rule said to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleVerdict {
+    /// The rule's position in its rule set.
+    pub rule: u32,
+    /// Whether the rule only watches.
+    pub shadow: bool,
+    /// What its counter said.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Whether it may go ahead.
+    pub allowed: bool,
+    /// How the limits were enforced.
+    pub status: Status,
+    /// What every rule that applies said, by priority.
+    pub verdicts: SmallVec<[RuleVerdict; 4]>,
+    /// The request's tier, if the rules have tiers.
+    pub tier: Option<TierIndex>,
+    /// What it was to take.
+    pub cost: u64,
+    /// When it was decided.
+    pub at: Timestamp,
+    binding: Option<usize>,
+}
+
+impl Decision {
+    /// Joins the verdicts of the rules that apply by AND; shadow rules are only reported.
+    pub fn join(
+        verdicts: SmallVec<[RuleVerdict; 4]>,
+        tier: Option<TierIndex>,
+        cost: u64,
+        at: Timestamp,
+    ) -> Self {
+        let enforcing = || verdicts.iter().enumerate().filter(|(_, v)| !v.shadow);
+        let binding =
+            enforcing().reduce(|a, b| if binds_more(b.1, a.1) { b } else { a }).map(|(index, _)| index);
+        let allowed = binding.is_none_or(|index| verdicts[index].verdict.allowed);
+        Self { allowed, status: Status::Enforced, verdicts, tier, cost, at, binding }
+    }
+
+    /// The rule whose figures describe the decision best: of those that refuse the one with the longest wait,
+    /// otherwise the one with the least left in proportion; the first by priority if several do.
+    pub fn binding(&self) -> Option<&RuleVerdict> {
+        self.binding.map(|index| &self.verdicts[index])
+    }
+
+    /// When the binding rule's counter will be as if never used.
+    pub fn reset_at(&self) -> Option<Timestamp> {
+        self.binding().map(|binding| self.at + binding.verdict.reset_after)
+    }
+
+    /// The binding rule's id in `rules`, the rule set this was decided by.
+    pub fn binding_rule<'r>(&self, rules: &'r RuleSet) -> Option<&'r str> {
+        self.binding().map(|binding| &*rules.rule(binding.rule).id)
+    }
+}
+
+fn binds_more(a: &RuleVerdict, b: &RuleVerdict) -> bool {
+    let (a, b) = (&a.verdict, &b.verdict);
+    match (a.allowed, b.allowed) {
+        (false, true) => true,
+        (true, false) => false,
+        (false, false) => wait(a) > wait(b),
+        (true, true) => share_left(a, b) == Ordering::Less,
+    }
+}
+
+fn wait(verdict: &Verdict) -> Retry {
+    verdict.retry
+}
+
+/// Compares what is left of each in proportion to its capacity, exactly.
+fn share_left(a: &Verdict, b: &Verdict) -> Ordering {
+    let cross = |x: &Verdict, y: &Verdict| u128::from(x.remaining) * u128::from(y.quota.capacity());
+    cross(a, b).cmp(&cross(b, a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{Algorithm, Quota};
+    use crate::time::Span;
+
+    fn verdict(rule: u32, limit: u64, remaining: u64, retry: Retry) -> RuleVerdict {
+        let quota = Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(1)).unwrap();
+        let allowed = retry == Retry::Now;
+        let verdict = Verdict { allowed, remaining, reset_after: Span::from_secs(1), retry, quota };
+        RuleVerdict { rule, shadow: false, verdict }
+    }
+
+    fn join(verdicts: &[RuleVerdict]) -> (bool, Option<u32>) {
+        let decision = Decision::join(verdicts.iter().copied().collect(), None, 1, Timestamp::EPOCH);
+        (decision.allowed, decision.binding().map(|binding| binding.rule))
+    }
+
+    #[test]
+    fn the_binding_rule() {
+        let wait = |ms| Retry::After(Span::from_millis(ms));
+        assert_eq!(join(&[]), (true, None));
+        assert_eq!(join(&[verdict(0, 10, 9, Retry::Now), verdict(1, 100, 50, Retry::Now)]), (true, Some(1)));
+        assert_eq!(join(&[verdict(0, 10, 5, Retry::Now), verdict(1, 100, 50, Retry::Now)]), (true, Some(0)));
+        assert_eq!(join(&[verdict(0, 10, 0, Retry::Now), verdict(1, 100, 5, wait(1))]), (false, Some(1)));
+        assert_eq!(join(&[verdict(0, 10, 0, wait(5)), verdict(1, 9, 0, wait(7))]), (false, Some(1)));
+        assert_eq!(join(&[verdict(0, 10, 0, wait(7)), verdict(1, 9, 0, wait(7))]), (false, Some(0)));
+        assert_eq!(join(&[verdict(0, 10, 0, wait(7)), verdict(1, 9, 0, Retry::Never)]), (false, Some(1)));
+    }
+
+    #[test]
+    fn a_shadow_rule_binds_nobody() {
+        let shadow = RuleVerdict { shadow: true, ..verdict(0, 1, 0, Retry::Never) };
+        assert_eq!(join(&[shadow]), (true, None));
+        assert_eq!(join(&[shadow, verdict(1, 10, 9, Retry::Now)]), (true, Some(1)));
+    }
+}

@@ -1,0 +1,306 @@
+//! The one normal form of a path, so that no spelling walks around a rule.
+//!
+//! The query and fragment are cut, percent-codes of unreserved characters decoded, everything that must be
+//! encoded is (in upper case), `//` merged, `.` and `..` resolved and the trailing slash dropped.
+//!
+//! Some spellings cannot be settled: back ends disagree on whether `%2F` separates segments, whether `%5C` is a
+//! slash, and how often to decode. Such a path has a second, fully decoded *reading*. A gateway refuses it
+//! ([`Path::is_ambiguous`]); a check applies the rules of both readings.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The longest path accepted, in bytes.
+pub const MAX_PATH_BYTES: usize = 8 * 1024;
+
+/// A path in normal form, with its second reading if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path<'a> {
+    plain: Cow<'a, str>,
+    decoded: Option<String>,
+    ambiguous: bool,
+}
+
+/// Why a text is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathError {
+    /// Longer than [`MAX_PATH_BYTES`].
+    TooLong,
+    /// A `%` that is not followed by two hexadecimal digits.
+    BadEscape,
+    /// NUL, plain or encoded.
+    Nul,
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => write!(f, "the path is longer than {MAX_PATH_BYTES} bytes"),
+            Self::BadEscape => {
+                f.write_str("the path has a `%` that is not followed by two hexadecimal digits")
+            }
+            Self::Nul => f.write_str("the path contains NUL"),
+        }
+    }
+}
+
+impl std::error::Error for PathError {}
+
+impl<'a> Path<'a> {
+    /// Brings `raw` into normal form. Allocates only if it is not already.
+    pub fn parse(raw: &'a str) -> Result<Self, PathError> {
+        if raw.len() > MAX_PATH_BYTES {
+            return Err(PathError::TooLong);
+        }
+        let raw = without_origin(raw);
+        let raw = &raw[..raw.find(['?', '#']).unwrap_or(raw.len())];
+        if is_normal(raw) {
+            return Ok(Self { plain: Cow::Borrowed(raw), decoded: None, ambiguous: false });
+        }
+        let plain = normalise(raw, Decode::Unreserved)?;
+        let mut reading = normalise(&plain, Decode::All)?;
+        while reading.contains('%') {
+            let again = normalise(&reading, Decode::All)?;
+            if again == reading {
+                break;
+            }
+            reading = again;
+        }
+        let decoded = (reading != plain).then_some(reading);
+        let ambiguous = decoded.is_some() && ["%2F", "%5C", "%25"].iter().any(|code| plain.contains(code));
+        Ok(Self { plain: Cow::Owned(plain), decoded, ambiguous })
+    }
+
+    /// The normal form.
+    pub fn as_str(&self) -> &str {
+        &self.plain
+    }
+
+    /// The fully decoded reading, where that is another path.
+    pub fn decoded(&self) -> Option<&str> {
+        self.decoded.as_deref()
+    }
+
+    /// Whether back ends may disagree on what this path is.
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+
+    /// The reading to count by: the most decoded one, so that every spelling counts as one path.
+    pub fn identity(&self) -> &str {
+        self.decoded.as_deref().unwrap_or(&self.plain)
+    }
+}
+
+/// Cuts `http://host` off a request target in absolute form.
+fn without_origin(raw: &str) -> &str {
+    let rest = ["http://", "https://"].into_iter().find_map(|scheme| {
+        let start = raw.get(..scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then(|| &raw[scheme.len()..])
+    });
+    match rest {
+        Some(rest) => rest.find(['/', '?', '#']).map_or("/", |start| &rest[start..]),
+        None => raw,
+    }
+}
+
+/// Whether a path (query cut off) is in normal form already: the case that must cost nothing.
+fn is_normal(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    if bytes.first() != Some(&b'/') {
+        return false;
+    }
+    let mut previous = b'/';
+    for &byte in &bytes[1..] {
+        // After a slash neither another one nor anything that could be `.` or `..`.
+        if (previous == b'/' && matches!(byte, b'/' | b'.')) || !is_literal(byte) {
+            return false;
+        }
+        previous = byte;
+    }
+    bytes.len() == 1 || previous != b'/'
+}
+
+/// What a percent-code may be turned into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decode {
+    /// Only characters that mean the same encoded and plain (RFC 3986, 2.3).
+    Unreserved,
+    /// Everything, one layer.
+    All,
+}
+
+fn normalise(raw: &str, decode: Decode) -> Result<String, PathError> {
+    let mut out: Vec<u8> = Vec::with_capacity(raw.len() + 1);
+    let bytes = raw.as_bytes();
+    let mut at = 0;
+    out.push(b'/');
+    while at < bytes.len() {
+        let (byte, coded) = match bytes[at] {
+            b'%' => {
+                let code = bytes.get(at + 1..at + 3).and_then(decode_hex).ok_or(PathError::BadEscape)?;
+                at += 3;
+                (code, true)
+            }
+            byte => {
+                at += 1;
+                (byte, false)
+            }
+        };
+        if byte == 0 {
+            return Err(PathError::Nul);
+        }
+        match decode {
+            Decode::All if matches!(byte, b'/' | b'\\') => end_segment(&mut out),
+            // A decoded `%` may start a code of its own; if it does not, it is a percent sign.
+            Decode::All if byte == b'%' && starts_code(&bytes[at..]) => out.push(byte),
+            Decode::Unreserved if coded && !is_unreserved(byte) => encode(&mut out, byte),
+            _ if byte == b'/' => end_segment(&mut out),
+            _ if is_literal(byte) => out.push(byte),
+            _ => encode(&mut out, byte),
+        }
+    }
+    end_segment(&mut out);
+    if out.len() > 1 {
+        out.pop();
+    }
+    // Only ASCII was pushed: everything else is encoded.
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Ends the segment in `out` with a slash: empty and `.` vanish, `..` takes the one before with it.
+fn end_segment(out: &mut Vec<u8>) {
+    let start = out.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+    match &out[start..] {
+        b"" => {}
+        b"." => out.truncate(start),
+        b".." => {
+            out.truncate(start.saturating_sub(1));
+            let parent = out.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+            out.truncate(parent.max(1));
+            if out.is_empty() {
+                out.push(b'/');
+            }
+        }
+        _ => out.push(b'/'),
+    }
+}
+
+fn starts_code(rest: &[u8]) -> bool {
+    rest.get(..2).and_then(decode_hex).is_some()
+}
+
+fn decode_hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let &[high, low] = digits else { return None };
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+fn encode(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Whether a byte stands for itself in a path (RFC 3986, 3.3, `pchar` and the slash).
+fn is_literal(byte: u8) -> bool {
+    is_unreserved(byte)
+        || matches!(
+            byte,
+            b'/' | b':' | b'@' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(raw: &str, plain: &str, decoded: Option<&str>) {
+        let path = Path::parse(raw).unwrap_or_else(|e| panic!("{raw}: {e}"));
+        assert_eq!(path.as_str(), plain, "{raw}");
+        assert_eq!(path.decoded(), decoded, "{raw}");
+    }
+
+    #[test]
+    fn one_normal_form_for_all_spellings() {
+        for raw in [
+            "/orders/7",
+            "/orders/7/",
+            "//orders///7",
+            "/./orders/./7",
+            "/x/../orders/7",
+            "/orders/7?page=1",
+            "/orders/7#top",
+            "/%6Frders/%37",
+            "/orders/x/..//7/.",
+            "orders/7",
+            "/../../orders/7",
+            "/x/%2e%2E/orders/7",
+            "/%2e/orders/7",
+            "http://api.example/orders/7",
+            "HTTPS://api.example/orders/7?x",
+        ] {
+            check(raw, "/orders/7", None);
+        }
+        for raw in ["", "/", "//", "/.", "/..", "/a/..", "?x", "http://api.example", "http://api.example?x=1"]
+        {
+            check(raw, "/", None);
+        }
+        check("/...", "/...", None);
+        check("/.well-known/x", "/.well-known/x", None);
+        check("/caf\u{e9} x", "/caf%C3%A9%20x", None);
+        check("/caf%c3%a9%20x", "/caf%C3%A9%20x", None);
+    }
+
+    #[test]
+    fn doubtful_spellings_have_two_readings() {
+        check("/a%2fb", "/a%2Fb", Some("/a/b"));
+        check("/a%5Cb", "/a%5Cb", Some("/a/b"));
+        check("/a\\b", "/a%5Cb", Some("/a/b"));
+        check("/a%252Fb", "/a%252Fb", Some("/a/b"));
+        check("/a%25252Fb", "/a%25252Fb", Some("/a/b"));
+        check("/x%2F..%2Forders", "/x%2F..%2Forders", Some("/orders"));
+        check("/%252e%252e/orders", "/%252e%252e/orders", Some("/orders"));
+        check("/a%3Ab", "/a%3Ab", Some("/a:b"));
+        check("/100%25", "/100%25", None);
+        assert!(Path::parse("/a%2fb").unwrap().is_ambiguous());
+        assert!(Path::parse("/a%252Fb").unwrap().is_ambiguous());
+        assert!(!Path::parse("/a%3Ab").unwrap().is_ambiguous());
+        assert_eq!(Path::parse("/a%2Fb").unwrap().identity(), "/a/b");
+    }
+
+    #[test]
+    fn what_is_no_path() {
+        for raw in ["/%", "/%2", "/%zz", "/%%41"] {
+            assert_eq!(Path::parse(raw), Err(PathError::BadEscape), "{raw}");
+        }
+        for raw in ["/a\0b", "/a%00b", "/a%2500b"] {
+            assert_eq!(Path::parse(raw), Err(PathError::Nul), "{raw}");
+        }
+        assert_eq!(Path::parse(&"/a".repeat(MAX_PATH_BYTES)), Err(PathError::TooLong));
+    }
+
+    proptest! {
+        /// Whatever comes in, what comes out is in normal form and stays as it is.
+        #[test]
+        fn the_normal_form_is_final(raw in "(/|\\.|%2e|%2F|%25|%5c|%41|[a-c]|\\\\|\u{e9}|\\PC){0,24}") {
+            if let Ok(path) = Path::parse(&raw) {
+                let again = Path::parse(path.as_str()).unwrap();
+                prop_assert_eq!(again.as_str(), path.as_str());
+                prop_assert!(path.as_str().starts_with('/'));
+                for reading in [Some(path.as_str()), path.decoded()].into_iter().flatten() {
+                    prop_assert!(!reading.contains("//"));
+                    prop_assert!(reading.split('/').all(|segment| segment != "." && segment != ".."));
+                }
+                if let Some(decoded) = path.decoded() {
+                    prop_assert!(Path::parse(decoded).unwrap().decoded().is_none());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! How much, per how long, by which algorithm.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::time::Span;
+
+/// How a quota is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algorithm {
+    /// Refills steadily, lets a full bucket go at once: [`TokenBucket`](crate::algorithm::TokenBucket).
+    TokenBucket,
+    /// Counts per epoch-aligned window: [`FixedWindow`](crate::algorithm::FixedWindow).
+    FixedWindow,
+    /// Weighs the previous window into the present one: [`SlidingWindow`](crate::algorithm::SlidingWindow).
+    SlidingWindow,
+    /// Remembers every request of the last window: [`SlidingLog`](crate::algorithm::SlidingLog).
+    SlidingLog,
+}
+
+impl Algorithm {
+    /// All of them, in the order the documentation lists them.
+    pub const ALL: [Self; 4] = [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog];
+
+    /// The name used in rule documents, keys and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingLog => "sliding_log",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|a| a.name() == text).ok_or(())
+    }
+}
+
+/// One more than the largest product of capacity and window (in ms) a quota may have.
+///
+/// All counters multiply the two; below 2^53 the result is exact in a Lua number as well as in an integer,
+/// so that every store reaches the same verdict.
+pub const MAX_UNITS: u64 = 1 << 53;
+
+/// The longest window: a leap year.
+pub const MAX_WINDOW: Span = Span::from_secs(366 * 86_400);
+
+/// The largest limit of a sliding log, which keeps an entry per request.
+pub const MAX_LOG_LIMIT: u64 = 100_000;
+
+/// How much of something may be had per how long, counted how.
+///
+/// Can only be built within the ranges in which every store computes exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u64,
+    window: Span,
+    capacity: u64,
+    version: u64,
+    algorithm: Algorithm,
+}
+
+impl Quota {
+    /// Admits nothing, ever. What an unidentified request meets at a rule that insists on an identity.
+    pub const BLOCKED: Self = Self {
+        limit: 0,
+        window: Span::from_millis(1),
+        capacity: 0,
+        version: 0,
+        algorithm: Algorithm::FixedWindow,
+    };
+
+    /// `limit` per `window`; a limit of 0 blocks.
+    pub fn new(algorithm: Algorithm, limit: u64, window: Span) -> Result<Self, QuotaError> {
+        Self::with_burst(algorithm, limit, window, limit)
+    }
+
+    /// A token bucket that refills with `limit` per `window` and holds up to `burst` (at least `limit`).
+    pub fn token_bucket(limit: u64, window: Span, burst: u64) -> Result<Self, QuotaError> {
+        Self::with_burst(Algorithm::TokenBucket, limit, window, burst)
+    }
+
+    fn with_burst(algorithm: Algorithm, limit: u64, window: Span, burst: u64) -> Result<Self, QuotaError> {
+        if window == Span::ZERO || window > MAX_WINDOW {
+            return Err(QuotaError::Window(window));
+        }
+        if algorithm == Algorithm::SlidingLog && limit > MAX_LOG_LIMIT {
+            return Err(QuotaError::LogLimit(limit));
+        }
+        let capacity = if limit == 0 { 0 } else { limit.max(burst) };
+        match capacity.checked_mul(window.as_millis()) {
+            Some(units) if units < MAX_UNITS => Ok(Self { limit, window, capacity, version: 0, algorithm }),
+            _ => Err(QuotaError::Units { capacity, window }),
+        }
+    }
+
+    /// The same quota as stated by version `version` of the rules.
+    ///
+    /// State remembers the version that shaped it; only an equal or newer one may reshape it.
+    #[must_use]
+    pub const fn at_version(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    /// How much per window.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window the limit is for.
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// The most that can be had at once: the larger of limit and burst.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The version of the rules that states this quota.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How it is counted.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Whether nothing is ever admitted.
+    pub const fn is_blocked(&self) -> bool {
+        self.limit == 0
+    }
+
+    /// Whether both state the same figures, whatever their versions.
+    pub fn same_figures(&self, other: &Self) -> bool {
+        self.at_version(other.version) == *other
+    }
+
+    /// Of the quota a counter was last shaped by and the one a take asks for, the one that counts.
+    ///
+    /// The newer version wins; a node that still has older rules goes by what is stored, so that old and new
+    /// nodes never reshape a counter back and forth. Equal versions with other figures are a change of tier or
+    /// the end of an override: the take's own figures count.
+    #[must_use]
+    pub fn in_force(stored: Self, asked: Self) -> Self {
+        if asked.version < stored.version { stored } else { asked }
+    }
+
+    /// Capacity in the fine unit in which one request is [`Self::window`] units.
+    pub(crate) const fn capacity_units(&self) -> u64 {
+        self.capacity * self.window.as_millis()
+    }
+}
+
+/// Why figures are not a [`Quota`]; the text names the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuotaError {
+    /// The window is zero or longer than a leap year.
+    Window(Span),
+    /// A sliding log would have to remember too many requests.
+    LogLimit(u64),
+    /// Capacity × window is too large to compute with exactly.
+    Units {
+        /// The larger of limit and burst.
+        capacity: u64,
+        /// The window asked for.
+        window: Span,
+    },
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(window) => write!(f, "a window of {window} is out of range; use 1ms to 366d"),
+            Self::LogLimit(limit) => write!(
+                f,
+                "a sliding_log of {limit} would remember too many requests; use a limit of at most {MAX_LOG_LIMIT}, or algorithm sliding_window"
+            ),
+            Self::Units { capacity, window } => write!(
+                f,
+                "{capacity} per {window} is too large to count exactly; use at most {} for this window, or a shorter window",
+                (MAX_UNITS - 1) / window.as_millis()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for QuotaError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_those_in_which_every_store_is_exact() {
+        let new = |limit, ms| Quota::new(Algorithm::SlidingWindow, limit, Span::from_millis(ms));
+        assert!(new(MAX_UNITS - 1, 1).is_ok());
+        assert!(new(MAX_UNITS, 1).is_err());
+        assert!(new(1, MAX_WINDOW.as_millis()).is_ok());
+        assert!(new(1, MAX_WINDOW.as_millis() + 1).is_err());
+        assert!(new(1, 0).is_err());
+        assert!(new(u64::MAX, 1_000).is_err());
+        assert!(Quota::token_bucket(1, Span::from_secs(1), u64::MAX).is_err());
+        let log = |limit| Quota::new(Algorithm::SlidingLog, limit, Span::from_secs(1));
+        assert!(log(MAX_LOG_LIMIT).is_ok());
+        assert!(log(MAX_LOG_LIMIT + 1).unwrap_err().to_string().contains("sliding_window"));
+    }
+
+    #[test]
+    fn a_burst_never_softens_a_block() {
+        let quota = Quota::token_bucket(0, Span::from_secs(1), 100).unwrap();
+        assert!(quota.is_blocked());
+        assert_eq!(quota.capacity(), 0);
+    }
+
+    #[test]
+    fn the_newer_rules_count() {
+        let quota = |limit, version| {
+            Quota::new(Algorithm::FixedWindow, limit, Span::from_secs(1)).unwrap().at_version(version)
+        };
+        assert_eq!(Quota::in_force(quota(5, 2), quota(9, 1)), quota(5, 2));
+        assert_eq!(Quota::in_force(quota(5, 2), quota(9, 2)), quota(9, 2));
+        assert_eq!(Quota::in_force(quota(5, 2), quota(9, 3)), quota(9, 3));
+    }
+}

@@ -1,0 +1,203 @@
+//! Rules: what matches, who is counted, how much they may have.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::identity::{Identifier, Identity, Part};
+use crate::pattern::Pattern;
+use crate::quota::Quota;
+use crate::request::{Request, canonical_ip, counted_ip};
+use crate::time::Timestamp;
+
+/// One rule, as its author meant it.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Its name, unique in a rule set.
+    pub id: Box<str>,
+    /// What it is for, in words.
+    pub description: Option<Box<str>>,
+    /// Lower goes first in answers and breaks ties.
+    pub priority: i32,
+    /// Which requests it applies to.
+    pub condition: Condition,
+    /// What it counts by.
+    pub identifier: Identifier,
+    /// What becomes of a request that lacks what it counts by.
+    pub on_missing_identity: OnMissingIdentity,
+    /// How much.
+    pub allowance: Allowance,
+    /// Counts and reports, but never refuses and never holds up another rule.
+    pub shadow: bool,
+    /// Other figures for one identity or for all, possibly until a date.
+    pub overrides: Vec<Override>,
+    /// What becomes of a request when the store cannot be asked.
+    pub on_store_failure: OnStoreFailure,
+}
+
+impl Rule {
+    /// A rule that applies `quota` to every request, counted by `identifier`.
+    pub fn new(id: impl Into<Box<str>>, identifier: impl Into<Identifier>, quota: Quota) -> Self {
+        Self {
+            id: id.into(),
+            description: None,
+            priority: DEFAULT_PRIORITY,
+            condition: Condition::default(),
+            identifier: identifier.into(),
+            on_missing_identity: OnMissingIdentity::default(),
+            allowance: Allowance::Fixed(quota),
+            shadow: false,
+            overrides: Vec::new(),
+            on_store_failure: OnStoreFailure::default(),
+        }
+    }
+}
+
+/// The priority of a rule that states none: after those that do state a usual one.
+pub const DEFAULT_PRIORITY: i32 = 100;
+
+/// How much a rule allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// The same for everybody.
+    Fixed(Quota),
+    /// What the request's tier says.
+    Tiered,
+}
+
+/// What becomes of a request without the identity a rule counts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMissingIdentity {
+    /// Counted by address; with all others like it if there is none either.
+    #[default]
+    Ip,
+    /// Counted with all others like it.
+    Shared,
+    /// The rule does not apply.
+    Skip,
+    /// Refused.
+    Refuse,
+}
+
+/// What becomes of a request when the shared store cannot be asked in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// Decided without the shared store, as well as the node can.
+    #[default]
+    Local,
+    /// Allowed, and marked as not enforced.
+    Allow,
+    /// Refused as unavailable.
+    Deny,
+}
+
+/// Which requests a rule applies to: all that is given must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    /// The path matches.
+    pub path: Option<Pattern>,
+    /// The method is one of these (upper case); empty means any.
+    pub methods: Vec<Box<str>>,
+    /// There is a user.
+    pub requires_authentication: bool,
+    /// These headers (names in lower case) have these values.
+    pub headers: Vec<(Box<str>, Wanted)>,
+    /// These attributes have these values.
+    pub attributes: Vec<(Box<str>, Wanted)>,
+    /// The address lies in one of these; empty means any.
+    pub subnets: Vec<IpNet>,
+}
+
+/// What a header or attribute must be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// Exactly this.
+    Value(Box<str>),
+    /// Anything, as long as it is there (`*` in documents).
+    Present,
+}
+
+impl Wanted {
+    fn accepts(&self, value: &str) -> bool {
+        match self {
+            Self::Value(wanted) => **wanted == *value,
+            Self::Present => true,
+        }
+    }
+}
+
+impl Condition {
+    /// Whether all but the path holds; the path is the matcher's business.
+    pub(crate) fn holds_besides_path(&self, request: &Request<'_>) -> bool {
+        (!self.requires_authentication || request.user.is_some())
+            && (self.methods.is_empty() || request.method.is_some_and(|method| self.has_method(method)))
+            && (self.subnets.is_empty() || request.ip.is_some_and(|ip| self.has_address(ip)))
+            && self
+                .headers
+                .iter()
+                .all(|(name, wanted)| request.headers.value(name).is_some_and(|v| wanted.accepts(v)))
+            && self
+                .attributes
+                .iter()
+                .all(|(name, wanted)| request.attributes.value(name).is_some_and(|v| wanted.accepts(v)))
+    }
+
+    fn has_method(&self, method: &str) -> bool {
+        self.methods.iter().any(|wanted| wanted.eq_ignore_ascii_case(method))
+    }
+
+    fn has_address(&self, ip: IpAddr) -> bool {
+        let ip = canonical_ip(ip);
+        self.subnets.iter().any(|subnet| subnet.contains(&ip))
+    }
+}
+
+/// Other figures than the rule's own.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// Whom it is for.
+    pub target: Target,
+    /// The figures that count instead.
+    pub quota: Quota,
+    /// When it ends; `None` is never.
+    pub until: Option<Timestamp>,
+}
+
+/// Whom an override is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Everybody the rule counts.
+    Everybody,
+    /// One identity. A single text is compared with the last part, so that a user is meant in every tenant;
+    /// several with all parts.
+    Identity(Vec<Box<str>>),
+}
+
+impl Target {
+    /// Whether `identity` is meant.
+    pub fn matches(&self, identity: &Identity<'_>, ipv6_prefix: u8) -> bool {
+        match self {
+            Self::Everybody => true,
+            Self::Identity(texts) => match (texts.as_slice(), identity.parts()) {
+                ([text], [.., last]) => is_part(text, last, ipv6_prefix),
+                (texts, parts) => {
+                    texts.len() == parts.len()
+                        && texts.iter().zip(parts).all(|(text, part)| is_part(text, part, ipv6_prefix))
+                }
+            },
+        }
+    }
+}
+
+fn is_part(text: &str, part: &Part<'_>, ipv6_prefix: u8) -> bool {
+    match part {
+        Part::Tenant(value)
+        | Part::User(value)
+        | Part::ApiKey(value)
+        | Part::Header(value)
+        | Part::Attribute(value)
+        | Part::Path(value) => text == *value,
+        Part::Ip(ip) => text.parse().is_ok_and(|wanted: IpAddr| counted_ip(wanted, ipv6_prefix) == *ip),
+        Part::Shared => false,
+    }
+}

@@ -1,0 +1,278 @@
+//! All rules at once: immutable, compiled, versioned, swapped whole.
+
+use std::fmt;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::identity::{Identifier, Identity};
+use crate::key::{Key, Secret, Tag, rule_hash};
+use crate::matcher::Matcher;
+use crate::overrides::Overrides;
+use crate::path::Path;
+use crate::quota::{Algorithm, Quota};
+use crate::request::Request;
+use crate::rule::{Allowance, OnMissingIdentity, Rule};
+use crate::take::{Take, Takes};
+use crate::tier::{Tier, TierIndex, TierTable, Tiers};
+use crate::time::Timestamp;
+
+/// IPv6 addresses are counted by this prefix unless told otherwise.
+pub const DEFAULT_IPV6_PREFIX: u8 = 64;
+
+/// What a rule set is made of.
+#[derive(Clone, Debug)]
+pub struct RuleSetParts {
+    /// The rules in document order; ids unique.
+    pub rules: Vec<Rule>,
+    /// The tiers that tiered rules refer to.
+    pub tiers: Tiers,
+    /// The source's own version; only grows.
+    pub version: u64,
+    /// How many bits of an IPv6 address are counted by.
+    pub ipv6_prefix: u8,
+}
+
+impl Default for RuleSetParts {
+    fn default() -> Self {
+        Self { rules: Vec::new(), tiers: Tiers::default(), version: 0, ipv6_prefix: DEFAULT_IPV6_PREFIX }
+    }
+}
+
+/// A compiled snapshot of all rules.
+#[derive(Debug)]
+pub struct RuleSet {
+    version: u64,
+    ipv6_prefix: u8,
+    tiers: TierTable,
+    matcher: Matcher,
+    rules: Vec<Compiled>,
+    identifiers: Vec<Identifier>,
+    by_id: HashMap<Box<str>, u32, FixedState>,
+}
+
+/// A rule with all that can be worked out beforehand.
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    /// Position among the distinct identifiers, so that each is worked out once per request.
+    identifier: u32,
+    overrides: Overrides,
+    hashes: [u128; Algorithm::ALL.len()],
+}
+
+/// Why rules do not form a rule set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleSetError {
+    /// Two rules have this id.
+    DuplicateRule(Box<str>),
+    /// A tiered rule, with no tiers to take figures from.
+    NoTiers(Box<str>),
+    /// This tier is named but not there.
+    UnknownTier(Box<str>),
+}
+
+impl fmt::Display for RuleSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DuplicateRule(id) => write!(f, "two rules have the id `{id}`; give one of them another"),
+            Self::NoTiers(id) => {
+                write!(f, "rule `{id}` is tiered but there are no tiers; add some or give it a limit")
+            }
+            Self::UnknownTier(name) => {
+                write!(f, "there is no tier `{name}`; add it to the tiers or name another")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RuleSetError {}
+
+/// The rules that apply to one request and what they ask of the store.
+#[derive(Debug, Default)]
+pub struct Demand<'r> {
+    /// What to take, one per applying rule, in order.
+    pub takes: Takes<'r>,
+    /// Positions of those rules in the rule set, in the same order.
+    pub rules: SmallVec<[u32; 4]>,
+    /// The request's tier, if the rule set has tiers.
+    pub tier: Option<TierIndex>,
+}
+
+impl RuleSet {
+    /// Compiles `parts`.
+    pub fn new(parts: RuleSetParts) -> Result<Self, RuleSetError> {
+        let RuleSetParts { mut rules, tiers, version, ipv6_prefix } = parts;
+        let tiers = TierTable::new(tiers, version).map_err(RuleSetError::UnknownTier)?;
+        rules.sort_by_key(|rule| rule.priority);
+        let mut by_id = HashMap::default();
+        let mut identifiers: Vec<Identifier> = Vec::new();
+        let mut compiled = Vec::with_capacity(rules.len());
+        for (index, mut rule) in (0u32..).zip(rules) {
+            if by_id.insert(rule.id.clone(), index).is_some() {
+                return Err(RuleSetError::DuplicateRule(rule.id));
+            }
+            match &mut rule.allowance {
+                Allowance::Fixed(quota) => *quota = quota.at_version(version),
+                Allowance::Tiered if tiers.list().is_empty() => return Err(RuleSetError::NoTiers(rule.id)),
+                Allowance::Tiered => {}
+            }
+            let known = identifiers.iter().position(|known| *known == rule.identifier);
+            let identifier = known.unwrap_or_else(|| {
+                identifiers.push(rule.identifier.clone());
+                identifiers.len() - 1
+            });
+            compiled.push(Compiled {
+                identifier: u32::try_from(identifier).unwrap_or(u32::MAX),
+                overrides: Overrides::new(&rule.overrides, version, ipv6_prefix),
+                hashes: Algorithm::ALL.map(|algorithm| rule_hash(&rule.id, algorithm)),
+                rule,
+            });
+        }
+        let matcher = Matcher::new(compiled.iter().map(|c| c.rule.condition.clone()).collect());
+        Ok(Self { version, ipv6_prefix, tiers, matcher, rules: compiled, identifiers, by_id })
+    }
+
+    /// The source's version of these rules.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rules, by priority.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.rules.iter().map(|compiled| &compiled.rule)
+    }
+
+    /// The rule at a position.
+    pub fn rule(&self, index: u32) -> &Rule {
+        &self.rules[index as usize].rule
+    }
+
+    /// The rule with an id.
+    pub fn get(&self, id: &str) -> Option<&Rule> {
+        self.by_id.get(id).map(|&index| self.rule(index))
+    }
+
+    /// The tiers, in document order.
+    pub fn tiers(&self) -> &[Tier] {
+        self.tiers.list()
+    }
+
+    /// Works out what `request` demands at `now`: `path` is its path in normal form.
+    pub fn demand(
+        &self,
+        request: &Request<'_>,
+        path: &Path<'_>,
+        secret: &Secret,
+        now: Timestamp,
+    ) -> Demand<'_> {
+        let mut demand = Demand { tier: self.tiers.of(request), ..Demand::default() };
+        let request_id = request.request_id.map(|id| secret.request_id(id));
+        let mut identities: SmallVec<[(u32, Known<'_>); 4]> = SmallVec::new();
+        for index in self.matcher.find(request, path) {
+            let compiled = &self.rules[index as usize];
+            let position =
+                match identities.iter().position(|(identifier, _)| *identifier == compiled.identifier) {
+                    Some(position) => position,
+                    None => {
+                        let identifier = &self.identifiers[compiled.identifier as usize];
+                        identities.push((
+                            compiled.identifier,
+                            Known::new(identifier.identify(request, path, self.ipv6_prefix), secret),
+                        ));
+                        identities.len() - 1
+                    }
+                };
+            let stand_in;
+            let known = match &identities[position].1 {
+                Known { identity: None, .. } => match self.without_identity(&compiled.rule, request) {
+                    Some(identity) => {
+                        stand_in = Known::new(identity, secret);
+                        &stand_in
+                    }
+                    None => continue,
+                },
+                known => known,
+            };
+            let (quota, tag) = match &known.identity {
+                Some(identity) => (self.quota(compiled, identity, demand.tier, now), known.tag),
+                None => (Quota::BLOCKED.at_version(self.version), known.tag),
+            };
+            let hash = compiled.hashes[quota.algorithm() as usize];
+            demand.rules.push(index);
+            demand.takes.push(Take {
+                key: Key::new(&compiled.rule.id, hash, tag),
+                quota,
+                cost: request.cost,
+                request_id,
+                shadow: compiled.rule.shadow,
+            });
+        }
+        demand
+    }
+
+    /// Who `request` is to the rule at `index`, for people to read; `None` if the rule cannot tell.
+    pub fn identity<'a>(
+        &self,
+        index: u32,
+        request: &Request<'a>,
+        path: &'a Path<'_>,
+    ) -> Option<Identity<'a>> {
+        let rule = self.rule(index);
+        let own = rule.identifier.identify(request, path, self.ipv6_prefix);
+        own.or_else(|| self.without_identity(rule, request).flatten())
+    }
+
+    /// Who a request that lacks an identity is to `rule`: `None` if the rule then does not apply, `Some(None)` if
+    /// it is to be refused.
+    fn without_identity<'a>(&self, rule: &Rule, request: &Request<'_>) -> Option<Option<Identity<'a>>> {
+        match rule.on_missing_identity {
+            OnMissingIdentity::Skip => None,
+            OnMissingIdentity::Refuse => Some(None),
+            OnMissingIdentity::Shared => Some(Some(Identity::shared())),
+            OnMissingIdentity::Ip => {
+                Some(Some(request.ip.map_or_else(Identity::shared, |ip| Identity::ip(ip, self.ipv6_prefix))))
+            }
+        }
+    }
+
+    fn quota(
+        &self,
+        compiled: &Compiled,
+        identity: &Identity<'_>,
+        tier: Option<TierIndex>,
+        now: Timestamp,
+    ) -> Quota {
+        let own = || match (compiled.rule.allowance, tier) {
+            (Allowance::Fixed(quota), _) => quota,
+            (Allowance::Tiered, Some(tier)) => self.tiers.list()[tier.get()].quota,
+            // Cannot be: a tiered rule without tiers does not compile.
+            (Allowance::Tiered, None) => Quota::BLOCKED,
+        };
+        compiled.overrides.find(identity, now).unwrap_or_else(own)
+    }
+}
+
+/// An identity with its tag, worked out once.
+struct Known<'a> {
+    identity: Option<Identity<'a>>,
+    tag: Tag,
+}
+
+impl<'a> Known<'a> {
+    fn new(identity: Option<Identity<'a>>, secret: &Secret) -> Self {
+        let encoding = identity.as_ref().map(Identity::encode).unwrap_or_default();
+        Self { tag: secret.tag(&encoding), identity }
+    }
+}

@@ -1,0 +1,72 @@
+//! Quota set aside until it is settled, released or expires.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+
+use crate::operation::HoldId;
+
+/// Quota set aside.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    pub(super) id: HoldId,
+    pub(super) cost: u64,
+    /// The counter's time when it was charged.
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+}
+
+/// A shard's holds, by the fingerprint of their counter.
+#[derive(Debug)]
+pub(super) struct Holds {
+    keys: HashMap<u128, SmallVec<[Hold; 1]>, RandomState>,
+    count: usize,
+    room: usize,
+}
+
+impl Holds {
+    /// Keeps up to `room` holds.
+    pub(super) fn new(room: usize) -> Self {
+        Self { keys: HashMap::default(), count: 0, room }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= self.room
+    }
+
+    pub(super) fn add(&mut self, fingerprint: u128, hold: Hold) {
+        self.keys.entry(fingerprint).or_default().push(hold);
+        self.count += 1;
+    }
+
+    /// Takes one hold out.
+    pub(super) fn remove(&mut self, fingerprint: u128, id: HoldId) -> Option<Hold> {
+        self.take_where(fingerprint, |hold| hold.id == id)
+    }
+
+    /// Takes out one hold that is over at `now`.
+    pub(super) fn expired(&mut self, fingerprint: u128, now: Timestamp) -> Option<Hold> {
+        self.take_where(fingerprint, |hold| hold.until <= now)
+    }
+
+    pub(super) fn any(&self, fingerprint: u128) -> bool {
+        self.keys.contains_key(&fingerprint)
+    }
+
+    /// Counters with a hold that is over at `now`.
+    pub(super) fn overdue(&self, now: Timestamp) -> Vec<u128> {
+        let overdue = self.keys.iter().filter(|(_, holds)| holds.iter().any(|hold| hold.until <= now));
+        overdue.map(|(fingerprint, _)| *fingerprint).collect()
+    }
+
+    fn take_where(&mut self, fingerprint: u128, wanted: impl Fn(&Hold) -> bool) -> Option<Hold> {
+        let holds = self.keys.get_mut(&fingerprint)?;
+        let hold = holds.swap_remove(holds.iter().position(wanted)?);
+        if holds.is_empty() {
+            self.keys.remove(&fingerprint);
+        }
+        self.count -= 1;
+        Some(hold)
+    }
+}

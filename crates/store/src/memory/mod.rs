@@ -1,0 +1,184 @@
+//! Counters in memory: the embedded default, exact, and bounded whatever clients send.
+//!
+//! Keys fall into shards by their tag, so that all rules about one identity meet under one lock. A group locks
+//! its shards in ascending order, looks at every take, and only if all may go ahead changes anything.
+//!
+//! **The ceiling.** There are never more counters than [`MemoryStore::new`] was told (but for the shared ones
+//! below, whose number depends on the rules only). When a shard is full, counters at rest make room; when all are
+//! live, new keys share one counter per rule, quota and shard. Their users may be refused earlier than they
+//! should; nobody is ever unlimited.
+
+mod holds;
+mod quotas;
+mod replays;
+mod shard;
+mod slab;
+mod sweeper;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use replays::{MAX_IDS_PER_KEY, MAX_MEMORY, MAX_REPLAYS};
+pub use sweeper::Sweeper;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+
+use crate::clock::Clock;
+use crate::operation::{Action, Deadline, Failure, Group, Operation, Outcome, Outcomes};
+use crate::{Answer, Store};
+use shard::{Looked, Shard};
+
+/// How many counters a memory store keeps unless told otherwise.
+pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+/// Enough that cores rarely meet and a growing index is small; few enough that counters shared past the ceiling
+/// stay few.
+const MAX_SHARDS: usize = 64;
+
+/// Below this a shard would be so small that chance alone fills one before the others.
+const MIN_KEYS_PER_SHARD: usize = 1_024;
+
+/// Slots looked at under one lock while sweeping: some ten microseconds.
+const SWEEP_STEP: u32 = 512;
+
+/// A shard on a cache line of its own, so that the locks of two never share one.
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+/// The memory store.
+pub struct MemoryStore {
+    shards: Box<[Aligned]>,
+    clock: Arc<dyn Clock>,
+    overflowed: AtomicU64,
+}
+
+impl MemoryStore {
+    /// A store for up to `max_keys` counters that goes by `clock`.
+    pub fn new(max_keys: usize, clock: Arc<dyn Clock>) -> Self {
+        let max_keys = max_keys.clamp(1, u32::MAX as usize / 4);
+        let shards = (max_keys / MIN_KEYS_PER_SHARD).next_power_of_two().clamp(1, MAX_SHARDS);
+        let shard = || Aligned(Mutex::new(Shard::new(max_keys.div_ceil(shards))));
+        Self {
+            shards: std::iter::repeat_with(shard).take(shards).collect(),
+            clock,
+            overflowed: AtomicU64::new(0),
+        }
+    }
+
+    /// How many counters there are.
+    pub fn keys(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().keys()).sum()
+    }
+
+    /// How many takes had to use a shared counter because there was no room for their own.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Applies one group at `now`, all or nothing.
+    pub fn apply_at(&self, group: &[Operation<'_>], now: Timestamp) -> Outcomes {
+        let mut shards = self.lock(group);
+        if group.iter().any(|op| matches!(op.action, Action::Hold { .. }) && shards.of(op).is_full_of_holds())
+        {
+            return all_unavailable(group, Failure::Full);
+        }
+        let mut go_ahead = true;
+        let mut looked: SmallVec<[Looked; 4]> = SmallVec::new();
+        for (index, op) in group.iter().enumerate() {
+            let look = shards.of(op).look(&op.take, ahead(group, index), now);
+            let may_refuse = !op.take.shadow && !matches!(op.action, Action::Settle { .. });
+            go_ahead &= look.verdict.allowed || !may_refuse;
+            looked.push(look);
+        }
+        let shared = looked.iter().filter(|look| look.overflowed).count();
+        if shared > 0 {
+            self.overflowed.fetch_add(shared as u64, Ordering::Relaxed);
+        }
+        group
+            .iter()
+            .zip(&looked)
+            .map(|(op, look)| match op.action {
+                Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
+                Action::Take | Action::Hold { .. } if go_ahead && look.verdict.allowed => {
+                    shards.of(op).commit(&op.take, op.action, look, now)
+                }
+                Action::Take | Action::Hold { .. } | Action::Peek => look.verdict,
+            })
+            .map(Outcome::Verdict)
+            .collect()
+    }
+
+    /// Goes once through all counters and forgets those at rest, a few at a time so that nobody waits.
+    pub fn sweep(&self) {
+        for shard in &self.shards {
+            let now = self.clock.now();
+            while !shard.0.lock().sweep(now, SWEEP_STEP) {}
+            shard.0.lock().tidy(now);
+        }
+    }
+
+    /// Locks the shards of a group, in ascending order so that two groups never wait for each other.
+    fn lock(&self, group: &[Operation<'_>]) -> Locked<'_> {
+        let mut numbers: SmallVec<[usize; 4]> = group.iter().map(|op| self.shard_of(op)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let guards = numbers.into_iter().map(|number| (number, self.shards[number].0.lock())).collect();
+        Locked { store: self, guards }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "any bits of the tag will do")]
+    fn shard_of(&self, op: &Operation<'_>) -> usize {
+        (op.take.key.tag.bits() >> 64) as usize & (self.shards.len() - 1)
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+/// The shards of a group, locked.
+struct Locked<'s> {
+    store: &'s MemoryStore,
+    guards: SmallVec<[(usize, MutexGuard<'s, Shard>); 4]>,
+}
+
+impl Locked<'_> {
+    /// The shard of an operation of the group.
+    fn of(&mut self, op: &Operation<'_>) -> &mut Shard {
+        let number = self.store.shard_of(op);
+        let index = self.guards.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
+        &mut self.guards[index].1
+    }
+}
+
+/// What the operations before `index` take from the same counter: a group may name one twice.
+fn ahead(group: &[Operation<'_>], index: usize) -> u64 {
+    let key = group[index].take.key;
+    let same = group[..index].iter().filter(|op| op.take.key.fingerprint() == key.fingerprint());
+    same.map(|op| op.take.cost).fold(0, u64::saturating_add)
+}
+
+fn all_unavailable(group: &[Operation<'_>], failure: Failure) -> Outcomes {
+    group.iter().map(|_| Outcome::Unavailable(failure)).collect()
+}
+
+impl Store for MemoryStore {
+    fn apply<'a>(&'a self, groups: &'a [Group<'a>], deadline: Deadline) -> Answer<'a> {
+        let outcomes = groups.iter().map(|group| {
+            if deadline.at() <= Instant::now() {
+                return all_unavailable(group, Failure::Deadline);
+            }
+            self.apply_at(group, self.clock.now())
+        });
+        Box::pin(std::future::ready(outcomes.collect()))
+    }
+}

@@ -1,0 +1,316 @@
+//! A part of the memory store behind one lock.
+
+use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
+use tidegate_core::{Algorithm, Quota, Retry, Take, Timestamp, Verdict};
+
+use super::holds::{Hold, Holds};
+use super::quotas::Quotas;
+use super::replays::Replays;
+use super::table::{Slot, Table};
+use crate::operation::{Action, HoldId};
+
+/// Slots looked at for one to reuse when the shard is full.
+const SEARCH: u32 = 32;
+
+/// Log entries a shard keeps per key of its ceiling before it starts to join them.
+const LOG_ENTRIES_PER_KEY: usize = 8;
+
+/// The counters whose tags fall into one part of the hash space, with all that belongs to them.
+#[derive(Debug)]
+pub(super) struct Shard {
+    buckets: Table<TokenBucket>,
+    fixed: Table<FixedWindow>,
+    sliding: Table<SlidingWindow>,
+    logs: Table<SlidingLog>,
+    books: Books,
+}
+
+/// What the counters of all algorithms share.
+#[derive(Debug)]
+struct Books {
+    quotas: Quotas,
+    holds: Holds,
+    replays: Replays,
+    keys: usize,
+    max_keys: usize,
+}
+
+/// What was found out about an operation before anything was changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    pub(super) verdict: Verdict,
+    /// Whether a counter shared by several keys was asked, because there is no room for one of its own.
+    pub(super) overflowed: bool,
+    /// The retry of an admitted request, which costs nothing.
+    free: bool,
+    fingerprint: u128,
+}
+
+/// Runs `$body` with `$table` being the table of `$algorithm` and `$books` the rest of the shard.
+macro_rules! with_table {
+    ($shard:expr, $algorithm:expr, |$table:ident, $books:ident| $body:expr) => {{
+        let Shard { buckets, fixed, sliding, logs, books: $books } = $shard;
+        match $algorithm {
+            Algorithm::TokenBucket => {
+                let $table = buckets;
+                $body
+            }
+            Algorithm::FixedWindow => {
+                let $table = fixed;
+                $body
+            }
+            Algorithm::SlidingWindow => {
+                let $table = sliding;
+                $body
+            }
+            Algorithm::SlidingLog => {
+                let $table = logs;
+                $body
+            }
+        }
+    }};
+}
+
+impl Shard {
+    /// A shard for up to `max_keys` counters.
+    pub(super) fn new(max_keys: usize) -> Self {
+        Self {
+            buckets: Table::default(),
+            fixed: Table::default(),
+            sliding: Table::default(),
+            logs: Table::default(),
+            books: Books {
+                quotas: Quotas::default(),
+                holds: Holds::new(max_keys),
+                replays: Replays::new(max_keys),
+                keys: 0,
+                max_keys,
+            },
+        }
+    }
+
+    /// Counters here.
+    pub(super) fn keys(&self) -> usize {
+        self.books.keys
+    }
+
+    /// Whether another hold cannot be kept.
+    pub(super) fn is_full_of_holds(&self) -> bool {
+        self.books.holds.is_full()
+    }
+
+    /// What `take` would be told if `ahead` were consumed before it. Changes nothing but the passing of time.
+    pub(super) fn look(&mut self, take: &Take<'_>, ahead: u64, now: Timestamp) -> Looked {
+        with_table!(self, take.quota.algorithm(), |table, books| books.look(table, take, ahead, now))
+    }
+
+    /// Does what [`Self::look`] has allowed.
+    pub(super) fn commit(
+        &mut self,
+        take: &Take<'_>,
+        action: Action,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Verdict {
+        with_table!(self, take.quota.algorithm(), |table, books| books
+            .commit(table, take, action, looked, now))
+    }
+
+    /// Replaces a hold's cost by that of `take`.
+    pub(super) fn settle(&mut self, take: &Take<'_>, id: HoldId, now: Timestamp) -> Verdict {
+        with_table!(self, take.quota.algorithm(), |table, books| books.settle(table, take, id, now))
+    }
+
+    /// Looks at the next `steps` slots of each table and forgets what is at rest; true when all were looked at.
+    pub(super) fn sweep(&mut self, now: Timestamp, steps: u32) -> bool {
+        let mut done = true;
+        for algorithm in Algorithm::ALL {
+            with_table!(self, algorithm, |table, books| {
+                let (forgotten, end) = table.sweep(&mut books.quotas, now, steps);
+                books.keys -= forgotten;
+                done &= end;
+            });
+        }
+        done
+    }
+
+    /// Ends a round of sweeping: forgets expired ids and holds, gives memory back.
+    pub(super) fn tidy(&mut self, now: Timestamp) {
+        self.books.replays.sweep(now);
+        let overdue = self.books.holds.overdue(now);
+        for algorithm in Algorithm::ALL {
+            with_table!(self, algorithm, |table, books| {
+                for &fingerprint in &overdue {
+                    if let Some(id) = table.find(fingerprint) {
+                        table.update(id, |slot| books.release_expired(slot, fingerprint, now));
+                    }
+                }
+                table.shrink();
+            });
+        }
+    }
+}
+
+impl Books {
+    fn look<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        ahead: u64,
+        now: Timestamp,
+    ) -> Looked {
+        let fingerprint = take.key.fingerprint();
+        if take.quota.is_blocked() {
+            return Looked {
+                verdict: Verdict::blocked(take.quota),
+                overflowed: false,
+                free: false,
+                fingerprint,
+            };
+        }
+        let mut looked =
+            Looked { verdict: Verdict::blocked(take.quota), overflowed: false, free: false, fingerprint };
+        let mut slot = table.find(fingerprint);
+        if slot.is_none() && !self.has_room(table, now) {
+            looked.overflowed = true;
+            looked.fingerprint = shared_fingerprint(take);
+            slot = table.find(looked.fingerprint);
+        }
+        looked.free = take.cost > 0
+            && take.request_id.is_some_and(|id| self.replays.is_free(looked.fingerprint, id, take.cost, now));
+        let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
+        looked.verdict = match slot {
+            Some(id) => table.update(id, |slot| {
+                let quota = self.bring_up_to_date(slot, looked.fingerprint, &take.quota, now);
+                slot.counter.look(&quota, cost, now)
+            }),
+            None => {
+                let mut counter = C::default();
+                counter.advance(&take.quota, now);
+                counter.look(&take.quota, cost, now)
+            }
+        };
+        if looked.free {
+            looked.verdict = Verdict { allowed: true, retry: Retry::Now, ..looked.verdict };
+        }
+        looked
+    }
+
+    fn commit<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        action: Action,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Verdict {
+        let fingerprint = looked.fingerprint;
+        if looked.free {
+            take.request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
+            return looked.verdict;
+        }
+        let slot = table.find(fingerprint).unwrap_or_else(|| {
+            self.keys += 1;
+            table.insert(fingerprint, self.quotas.acquire(take.quota))
+        });
+        let crowded = table.entries() >= self.max_keys.saturating_mul(LOG_ENTRIES_PER_KEY);
+        let verdict = table.update(slot, |slot| {
+            let quota = *self.quotas.get(slot.quota);
+            slot.counter.advance(&quota, now);
+            slot.counter.charge(&quota, take.cost);
+            if crowded {
+                slot.counter.squeeze();
+            }
+            if let Action::Hold { id, ttl } = action {
+                let hold = Hold { id, cost: take.cost, since: slot.counter.at(), until: now + ttl };
+                self.holds.add(fingerprint, hold);
+                slot.held = true;
+            }
+            slot.counter.look(&quota, 0, now)
+        });
+        if let Some(id) = take.request_id {
+            self.replays.admit(fingerprint, id, take.cost, &verdict.quota, now);
+        }
+        verdict
+    }
+
+    fn settle<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        id: HoldId,
+        now: Timestamp,
+    ) -> Verdict {
+        let keys = [take.key.fingerprint(), shared_fingerprint(take)];
+        let found = keys.into_iter().find_map(|key| {
+            let slot = table.find(key).filter(|_| self.holds.any(key))?;
+            let quota = table.update(slot, |slot| self.bring_up_to_date(slot, key, &take.quota, now));
+            Some((slot, quota, key, self.holds.remove(key, id)?))
+        });
+        let Some((slot, quota, key, hold)) = found else {
+            return Verdict { retry: Retry::Never, ..Verdict::blocked(take.quota) };
+        };
+        table.update(slot, |slot| {
+            if take.cost < hold.cost {
+                slot.counter.credit(&quota, hold.cost - take.cost, hold.since);
+            } else {
+                let room = slot.counter.look(&quota, 0, now).remaining;
+                slot.counter.charge(&quota, (take.cost - hold.cost).min(room));
+            }
+            slot.held = self.holds.any(key);
+            Verdict { allowed: true, retry: Retry::Now, ..slot.counter.look(&quota, 0, now) }
+        })
+    }
+
+    /// Whether a new key can have a counter of its own, after forgetting some at rest if need be.
+    fn has_room<C: Counter>(&mut self, table: &mut Table<C>, now: Timestamp) -> bool {
+        if self.keys >= self.max_keys {
+            self.keys -= table.sweep(&mut self.quotas, now, SEARCH).0;
+        }
+        self.keys < self.max_keys
+    }
+
+    /// Lets time and changed rules take effect on a counter; answers with the quota in force.
+    fn bring_up_to_date<C: Counter>(
+        &mut self,
+        slot: &mut Slot<C>,
+        key: u128,
+        asked: &Quota,
+        now: Timestamp,
+    ) -> Quota {
+        let stored = *self.quotas.get(slot.quota);
+        slot.counter.advance(&stored, now);
+        let quota = Quota::in_force(stored, *asked);
+        if quota != stored {
+            if !quota.same_figures(&stored) {
+                slot.counter.rescale(&stored, &quota);
+                slot.counter.advance(&quota, now);
+            }
+            let id = self.quotas.acquire(quota);
+            self.quotas.release(std::mem::replace(&mut slot.quota, id));
+        }
+        if slot.held {
+            self.release_expired(slot, key, now);
+        }
+        quota
+    }
+
+    /// Gives back what was held too long.
+    fn release_expired<C: Counter>(&mut self, slot: &mut Slot<C>, key: u128, now: Timestamp) {
+        let quota = *self.quotas.get(slot.quota);
+        slot.counter.advance(&quota, now);
+        while let Some(hold) = self.holds.expired(key, now) {
+            slot.counter.credit(&quota, hold.cost, hold.since);
+        }
+        slot.held = self.holds.any(key);
+    }
+}
+
+/// The counter that new keys of one rule and quota share in this shard while there is no room for their own.
+fn shared_fingerprint(take: &Take<'_>) -> u128 {
+    const SHARED: u128 = 0x7469_6465_6761_7465_7368_6172_6564_2e2e;
+    let figures = [take.quota.limit(), take.quota.window().as_millis(), take.quota.capacity()];
+    figures.into_iter().fold(take.key.rule_fingerprint() ^ SHARED, |hash, figure| {
+        (hash ^ u128::from(figure)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}

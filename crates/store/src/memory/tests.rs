@@ -1,0 +1,1 @@
+//! What only the memory store can be asked.

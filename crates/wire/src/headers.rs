@@ -1,0 +1,90 @@
+//! The rate limit headers of a response.
+
+use std::str::FromStr;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_core::{Decision, RuleSet, Span, Status};
+
+use crate::check::wait;
+
+/// A family of rate limit headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderStyle {
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Reset`.
+    XRateLimit,
+    /// The IETF draft's `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11).
+    Ietf,
+}
+
+impl HeaderStyle {
+    /// Both, as the configuration names them.
+    pub const NAMES: [(&'static str, Self); 2] = [("x-ratelimit", Self::XRateLimit), ("ietf", Self::Ietf)];
+}
+
+impl FromStr for HeaderStyle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.into_iter().find(|(name, _)| *name == text);
+        known
+            .map(|(_, style)| style)
+            .ok_or_else(|| format!("`{text}` is not a header style; use x-ratelimit or ietf"))
+    }
+}
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
+const IETF_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const IETF_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Writes what `decision`, taken by `rules`, tells a client into `headers`.
+pub fn write(decision: &Decision, rules: &RuleSet, styles: &[HeaderStyle], headers: &mut HeaderMap) {
+    if decision.status == Status::Disabled {
+        headers.insert(STATUS, HeaderValue::from_static("disabled"));
+    }
+    if decision.status == Status::Unavailable {
+        headers.insert(RETRY_AFTER, HeaderValue::from(1));
+        return;
+    }
+    let Some(binding) = decision.binding() else { return };
+    if !decision.allowed
+        && let Some(span) = wait(binding.verdict.retry)
+    {
+        headers.insert(RETRY_AFTER, HeaderValue::from(span.as_secs_ceil().max(1)));
+    }
+    for style in styles {
+        match style {
+            HeaderStyle::XRateLimit => {
+                headers.insert(LIMIT, HeaderValue::from(binding.verdict.quota.limit()));
+                headers.insert(REMAINING, HeaderValue::from(binding.verdict.remaining));
+                let reset = decision.at + binding.verdict.reset_after;
+                headers.insert(RESET, HeaderValue::from(reset.as_secs_ceil()));
+            }
+            HeaderStyle::Ietf => ietf(decision, rules, headers),
+        }
+    }
+}
+
+/// Every enforcing rule's policy and standing, as structured-field lists.
+fn ietf(decision: &Decision, rules: &RuleSet, headers: &mut HeaderMap) {
+    let (mut policies, mut limits) = (Vec::new(), Vec::new());
+    for said in decision.verdicts.iter().filter(|said| !said.shadow) {
+        let (id, verdict) = (&rules.rule(said.rule).id, &said.verdict);
+        policies.push(format!(
+            "\"{id}\";q={};w={}",
+            verdict.quota.limit(),
+            verdict.quota.window().as_secs_ceil()
+        ));
+        let wait = wait(verdict.retry).filter(|wait| *wait > Span::ZERO).unwrap_or(verdict.reset_after);
+        limits.push(format!("\"{id}\";r={};t={}", verdict.remaining, wait.as_secs_ceil()));
+    }
+    for (name, list) in [(IETF_POLICY, policies), (IETF_LIMIT, limits)] {
+        // A rule id that no header can carry does not get past the rule reader.
+        if let Ok(value) = HeaderValue::from_str(&list.join(", ")) {
+            headers.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What Tidegate says and hears, as JSON bodies and HTTP headers.
+//!
+//! Everything here is a translation between the core's words and those of a protocol; nothing here decides.
+
+pub mod check;
+pub mod error;
+pub mod headers;
+pub mod refusal;
+
+pub use check::{CheckBody, DecisionBody};
+pub use error::ErrorBody;
+pub use headers::HeaderStyle;
+pub use refusal::RefusalBody;

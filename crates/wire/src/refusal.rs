@@ -1,0 +1,91 @@
+//! The body of a refusal, for people and programs.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tidegate_core::{Decision, Span, Status};
+
+use crate::check::wait;
+
+/// What a refused client is told.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RefusalBody<'a> {
+    /// `rate_limit_exceeded`, or `unavailable` when the limits could not be checked.
+    pub error: &'static str,
+    /// What happened, in a sentence or two.
+    pub message: String,
+    /// Seconds to wait; null if waiting does not help.
+    pub retry_after: Option<u64>,
+    /// Where the limits are explained, if the operator has such a page.
+    pub documentation_url: Option<&'a str>,
+}
+
+impl<'a> RefusalBody<'a> {
+    /// Explains why `decision` is a refusal.
+    pub fn new(decision: &Decision, documentation_url: Option<&'a str>) -> Self {
+        if decision.status == Status::Unavailable {
+            let message = "The rate limit could not be checked. Try again in a moment.".to_owned();
+            return Self { error: "unavailable", message, retry_after: Some(1), documentation_url };
+        }
+        let verdict = decision.binding().map(|binding| &binding.verdict);
+        let message = verdict.map_or_else(String::new, |verdict| {
+            let made = verdict.used().saturating_add(decision.cost);
+            let limit = verdict.quota.limit();
+            match limit {
+                0 => "This request is blocked.".to_owned(),
+                _ => format!(
+                    "You have made {made} {}. Limit is {limit} per {}.",
+                    requests(made),
+                    period(verdict.quota.window())
+                ),
+            }
+        });
+        let retry_after = verdict.and_then(|verdict| wait(verdict.retry)).map(Span::as_secs_ceil);
+        Self { error: "rate_limit_exceeded", message, retry_after, documentation_url }
+    }
+}
+
+fn requests(count: u64) -> &'static str {
+    if count == 1 { "request" } else { "requests" }
+}
+
+/// A window in words: `hour`, `5 minutes`, `250 milliseconds`.
+fn period(window: Span) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (604_800_000, "week"),
+        (86_400_000, "day"),
+        (3_600_000, "hour"),
+        (60_000, "minute"),
+        (1_000, "second"),
+        (1, "millisecond"),
+    ];
+    let ms = window.as_millis();
+    let (size, unit) =
+        UNITS.into_iter().find(|(size, _)| ms.is_multiple_of(*size)).unwrap_or((1, "millisecond"));
+    match ms / size {
+        1 => unit.to_owned(),
+        count => format!("{count} {unit}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_window_can_be_said() {
+        for (ms, words) in [
+            (1, "millisecond"),
+            (250, "250 milliseconds"),
+            (1_000, "second"),
+            (90_000, "90 seconds"),
+            (60_000, "minute"),
+            (300_000, "5 minutes"),
+            (3_600_000, "hour"),
+            (86_400_000, "day"),
+            (604_800_000, "week"),
+            (2_592_000_000, "30 days"),
+        ] {
+            assert_eq!(period(Span::from_millis(ms)), words);
+        }
+    }
+}
