@@ -100,7 +100,13 @@ pub struct Key<'r> {
 }
 
 impl<'r> Key<'r> {
-    pub(crate) const fn new(rule_id: &'r str, rule_hash: u128, tag: Tag) -> Self {
+    /// The counter of a rule for an identity's tag.
+    pub fn new(rule_id: &'r str, algorithm: Algorithm, tag: Tag) -> Self {
+        Self::with_hash(rule_id, rule_hash(rule_id, algorithm), tag)
+    }
+
+    /// The same with the hash of rule and algorithm worked out beforehand.
+    pub(crate) const fn with_hash(rule_id: &'r str, rule_hash: u128, tag: Tag) -> Self {
         Self { rule_id, tag, rule_hash }
     }
 

@@ -212,7 +212,7 @@ impl RuleSet {
             let hash = compiled.hashes[quota.algorithm() as usize];
             demand.rules.push(index);
             demand.takes.push(Take {
-                key: Key::new(&compiled.rule.id, hash, tag),
+                key: Key::with_hash(&compiled.rule.id, hash, tag),
                 quota,
                 cost: request.cost,
                 request_id,

@@ -26,5 +26,5 @@ pub trait Store: Send + Sync {
     ///
     /// All or nothing: unless every operation of a group that is not a shadow's is allowed, none of them changes
     /// anything. Must answer by the deadline, with [`Outcome::Unavailable`] or [`Outcome::Unknown`] if need be.
-    fn apply<'a>(&'a self, groups: &'a [Group<'a>], deadline: Deadline) -> Answer<'a>;
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a>;
 }

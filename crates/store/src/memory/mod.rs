@@ -172,7 +172,7 @@ fn all_unavailable(group: &[Operation<'_>], failure: Failure) -> Outcomes {
 }
 
 impl Store for MemoryStore {
-    fn apply<'a>(&'a self, groups: &'a [Group<'a>], deadline: Deadline) -> Answer<'a> {
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
         let outcomes = groups.iter().map(|group| {
             if deadline.at() <= Instant::now() {
                 return all_unavailable(group, Failure::Deadline);

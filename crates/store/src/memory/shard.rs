@@ -94,6 +94,16 @@ impl Shard {
         self.books.keys
     }
 
+    #[cfg(test)]
+    pub(super) fn quotas(&self) -> usize {
+        self.books.quotas.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn log_entries(&self) -> usize {
+        self.logs.entries()
+    }
+
     /// Whether another hold cannot be kept.
     pub(super) fn is_full_of_holds(&self) -> bool {
         self.books.holds.is_full()

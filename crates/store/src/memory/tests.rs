@@ -1,1 +1,209 @@
-//! What only the memory store can be asked.
+//! What only the memory store can be asked: threads, its ceiling, its sweeping.
+
+use std::sync::Arc;
+use std::thread;
+
+use tidegate_core::key::Encoding;
+use tidegate_core::{Algorithm, Key, Quota, Secret, Span, Take, Timestamp};
+
+use super::*;
+use crate::clock::ManualClock;
+
+const NOW: Timestamp = Timestamp::from_millis(1_704_067_200_000);
+
+fn store(max_keys: usize) -> (MemoryStore, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(NOW));
+    (MemoryStore::new(max_keys, clock.clone()), clock)
+}
+
+fn quota(algorithm: Algorithm, limit: u64) -> Quota {
+    Quota::new(algorithm, limit, Span::from_secs(3_600)).unwrap()
+}
+
+fn take<'r>(rule: &'r str, user: &str, quota: Quota) -> Take<'r> {
+    let mut identity = Encoding::default();
+    identity.part(2, user.as_bytes());
+    let key = Key::new(rule, quota.algorithm(), Secret::new([3; 16]).tag(&identity));
+    Take { key, quota, cost: 1, request_id: None, shadow: false }
+}
+
+fn allowed(store: &MemoryStore, takes: &[Take<'_>], now: Timestamp) -> bool {
+    let group: Group<'_> = takes.iter().copied().map(Operation::from).collect();
+    store.apply_at(&group, now).iter().all(|outcome| outcome.verdict().unwrap().allowed)
+}
+
+/// Runs `work` in eight threads at once and adds up what they return.
+fn in_eight_threads(work: impl Fn(usize) -> u64 + Sync) -> u64 {
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                scope.spawn({
+                    let work = &work;
+                    move || work(number)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn exactly_the_limit_is_admitted_under_contention() {
+    for algorithm in Algorithm::ALL {
+        let (store, _) = store(10_000);
+        let take = take("r", "alice", quota(algorithm, 5_000));
+        let admitted =
+            in_eight_threads(|_| (0..1_000).map(|_| u64::from(allowed(&store, &[take], NOW))).sum());
+        assert_eq!(admitted, 5_000, "{algorithm}");
+    }
+}
+
+/// Groups over the same keys in different orders: no deadlock, and the tightest counter decides for all.
+#[test]
+fn all_or_nothing_under_contention() {
+    for algorithm in Algorithm::ALL {
+        let (store, _) = store(1_000_000);
+        let wide = quota(algorithm, 20_000);
+        let narrow = quota(algorithm, 50);
+        let admitted = in_eight_threads(|number| {
+            (0..500)
+                .map(|round| {
+                    let user = format!("user-{}", (number + round) % 10);
+                    let mut group = [
+                        take("all", "everybody", wide),
+                        take("user", &user, narrow),
+                        take("tenant", "acme", wide),
+                    ];
+                    group.rotate_left(round % 3);
+                    u64::from(allowed(&store, &group, NOW))
+                })
+                .sum()
+        });
+        assert_eq!(admitted, 500, "{algorithm}: ten users with fifty each");
+        let left = |rule, user: &str| {
+            let peek = Operation { take: take(rule, user, wide), action: Action::Peek };
+            store.apply_at(&[peek], NOW)[0].verdict().unwrap().remaining
+        };
+        assert_eq!(
+            left("all", "everybody"),
+            20_000 - admitted,
+            "{algorithm}: no refused request was charged"
+        );
+        assert_eq!(left("tenant", "acme"), 20_000 - admitted, "{algorithm}");
+    }
+}
+
+#[test]
+fn ten_times_as_many_live_keys_as_the_ceiling() {
+    const CEILING: usize = 2_000;
+    for algorithm in Algorithm::ALL {
+        let (store, _) = store(CEILING);
+        let quota = quota(algorithm, 3);
+        let mut admitted = 0;
+        let mut most_for_one = 0;
+        for user in 0..CEILING * 10 {
+            let user = user.to_string();
+            let got = (0..5).filter(|_| allowed(&store, &[take("r", &user, quota)], NOW)).count();
+            admitted += got;
+            most_for_one = most_for_one.max(got);
+        }
+        let shared = store.shards.len();
+        assert!(store.keys() <= CEILING + shared, "{algorithm}: {} keys", store.keys());
+        assert_eq!(most_for_one, 3, "{algorithm}: nobody is unlimited");
+        assert!(admitted <= (CEILING + shared) * 3, "{algorithm}: {admitted} admitted");
+        assert!(admitted >= CEILING * 3 * 9 / 10, "{algorithm}: {admitted} admitted");
+        assert!(store.overflowed() > 0, "{algorithm}: it is metered");
+        assert!(
+            !allowed(&store, &[take("r", "0", quota)], NOW),
+            "{algorithm}: those before the ceiling are counted as ever"
+        );
+    }
+}
+
+#[test]
+fn keys_at_rest_make_room() {
+    let (store, clock) = store(500);
+    let quota = quota(Algorithm::FixedWindow, 1);
+    for user in 0..500 {
+        assert!(allowed(&store, &[take("r", &user.to_string(), quota)], NOW));
+    }
+    assert!(!allowed(&store, &[take("r", "late", quota)], NOW) || store.overflowed() > 0);
+    clock.advance(Span::from_secs(3_600));
+    let before = store.overflowed();
+    for user in 500..1_000 {
+        assert!(allowed(&store, &[take("r", &user.to_string(), quota)], clock.now()));
+    }
+    assert_eq!(store.overflowed(), before, "the old keys were at rest: none had to share");
+    assert!(store.keys() <= 501);
+}
+
+#[test]
+fn sweeping_forgets_keys_at_rest_and_only_those() {
+    for algorithm in Algorithm::ALL {
+        let (store, clock) = store(100_000);
+        let short = Quota::new(algorithm, 2, Span::from_secs(1)).unwrap();
+        for user in 0..5_000 {
+            let quota = if user % 5 == 0 { quota(algorithm, 2) } else { short };
+            assert!(allowed(&store, &[take("r", &user.to_string(), quota)], NOW));
+        }
+        store.sweep();
+        assert_eq!(store.keys(), 5_000, "{algorithm}: all are live");
+        clock.advance(Span::from_secs(2));
+        store.sweep();
+        assert_eq!(store.keys(), 1_000, "{algorithm}: the short ones are at rest");
+        let quotas: usize = store.shards.iter().map(|shard| shard.0.lock().quotas()).sum();
+        assert!(quotas <= store.shards.len(), "{algorithm}: nothing refers to the short quota any more");
+        assert!(allowed(&store, &[take("r", "5", quota(algorithm, 2))], clock.now()));
+        assert!(
+            !allowed(&store, &[take("r", "5", quota(algorithm, 2))], clock.now()),
+            "{algorithm}: the live ones have forgotten nothing"
+        );
+        clock.advance(Span::from_secs(7_200));
+        store.sweep();
+        assert_eq!(store.keys(), 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_forgotten_hold_does_not_keep_its_key() {
+    let (store, clock) = store(100);
+    let quota = quota(Algorithm::TokenBucket, 10);
+    let hold = Action::Hold { id: crate::HoldId(1), ttl: Span::from_secs(1) };
+    store.apply_at(&[Operation { take: take("r", "alice", quota), action: hold }], NOW);
+    store.sweep();
+    assert_eq!(store.keys(), 1);
+    clock.advance(Span::from_secs(1));
+    store.sweep();
+    store.sweep();
+    assert_eq!(store.keys(), 0, "given back, and so at rest");
+}
+
+#[test]
+fn holds_are_bounded() {
+    let (store, _) = store(10);
+    let quota = quota(Algorithm::TokenBucket, 1_000);
+    let outcomes: Vec<Outcome> = (0..20)
+        .map(|id| {
+            let hold = Action::Hold { id: crate::HoldId(id), ttl: Span::from_secs(9) };
+            store.apply_at(&[Operation { take: take("r", "alice", quota), action: hold }], NOW)[0]
+        })
+        .collect();
+    assert!(outcomes[9].verdict().is_some());
+    assert_eq!(outcomes[10], Outcome::Unavailable(Failure::Full));
+}
+
+/// Logs may hold many entries each; past the shard's share they are joined, and the limit still holds.
+#[test]
+fn logs_are_bounded_too() {
+    let (store, clock) = store(100);
+    let quota = Quota::new(Algorithm::SlidingLog, 100_000, Span::from_secs(3_600)).unwrap();
+    let mut admitted = 0;
+    for _ in 0..5_000 {
+        clock.advance(Span::from_millis(1));
+        admitted += u64::from(allowed(&store, &[take("r", "alice", quota)], clock.now()));
+    }
+    assert_eq!(admitted, 5_000);
+    assert!(store.shards[0].0.lock().log_entries() <= 800);
+    let peek = Operation { take: take("r", "alice", quota), action: Action::Peek };
+    assert_eq!(store.apply_at(&[peek], clock.now())[0].verdict().unwrap().remaining, 95_000);
+}

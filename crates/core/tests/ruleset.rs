@@ -1,0 +1,195 @@
+//! From a request to what it demands, through the public surface.
+
+use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
+use tidegate_core::ruleset::RuleSetError;
+use tidegate_core::tier::{Tier, Tiers};
+use tidegate_core::{
+    Algorithm, Condition, Demand, Facet, Path, Quota, Request, Rule, RuleSet, RuleSetParts, Secret, Span,
+    Timestamp,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_704_067_200_000);
+const SECRET: Secret = Secret::new([7; 16]);
+
+fn quota(limit: u64) -> Quota {
+    Quota::new(Algorithm::FixedWindow, limit, Span::from_secs(60)).unwrap()
+}
+
+fn rule(id: &str, facet: Facet, limit: u64) -> Rule {
+    Rule::new(id, facet, quota(limit))
+}
+
+fn compile(rules: Vec<Rule>) -> RuleSet {
+    RuleSet::new(RuleSetParts { rules, version: 3, ..RuleSetParts::default() }).unwrap()
+}
+
+fn demand<'r>(rules: &'r RuleSet, request: &Request<'_>) -> Demand<'r> {
+    rules.demand(request, &Path::parse(request.path).unwrap(), &SECRET, NOW)
+}
+
+/// The limits demanded, by rule id.
+fn limits<'r>(rules: &'r RuleSet, request: &Request<'_>) -> Vec<(&'r str, u64)> {
+    demand(rules, request).takes.iter().map(|take| (take.key.rule_id, take.quota.limit())).collect()
+}
+
+#[test]
+fn all_matching_rules_apply_lower_priority_first() {
+    let prioritised = |id, priority| Rule { priority, ..rule(id, Facet::Global, 1) };
+    let elsewhere = Rule {
+        condition: Condition { path: Some("/other".parse().unwrap()), ..Condition::default() },
+        ..rule("elsewhere", Facet::Global, 1)
+    };
+    let rules =
+        compile(vec![prioritised("last", 20), elsewhere, prioritised("first", -5), prioritised("also", 20)]);
+    assert_eq!(limits(&rules, &Request::new("/")), [("first", 1), ("last", 1), ("also", 1)]);
+    assert_eq!(demand(&rules, &Request::new("/")).takes[0].quota.version(), 3);
+}
+
+#[test]
+fn one_key_per_rule_and_identity() {
+    let rules = compile(vec![rule("a", Facet::User, 1), rule("b", Facet::User, 1), rule("c", Facet::Ip, 1)]);
+    let keys = |request: &Request<'_>| -> Vec<u128> {
+        demand(&rules, request).takes.iter().map(|take| take.key.fingerprint()).collect()
+    };
+    let alice = Request { user: Some("alice"), ip: Some("192.0.2.1".parse().unwrap()), ..Request::new("/") };
+    let takes = demand(&rules, &alice).takes;
+    assert_eq!(takes[0].key.tag, takes[1].key.tag, "rules about one identity share its tag");
+    assert_ne!(takes[0].key.fingerprint(), takes[1].key.fingerprint());
+    assert_ne!(takes[0].key.tag, takes[2].key.tag);
+    assert_eq!(keys(&alice), keys(&Request { method: Some("GET"), ..alice }));
+    let acme = Request { tenant: Some("acme"), ..alice };
+    let globex = Request { tenant: Some("globex"), ..alice };
+    assert_ne!(keys(&alice)[0], keys(&acme)[0]);
+    assert_ne!(keys(&acme)[0], keys(&globex)[0], "a user is counted within its tenant");
+    assert_eq!(keys(&acme)[2], keys(&globex)[2]);
+    let odd = Request { tenant: Some("a"), user: Some("b/c"), ..Request::new("/") };
+    let other = Request { tenant: Some("a/b"), user: Some("c"), ..Request::new("/") };
+    assert_ne!(keys(&odd)[0], keys(&other)[0]);
+}
+
+#[test]
+fn a_missing_identity_is_handled_as_the_rule_says() {
+    let ip = Some("192.0.2.1".parse().unwrap());
+    let with = |on_missing_identity| compile(vec![Rule { on_missing_identity, ..rule("r", Facet::User, 5) }]);
+    let tag = |rules: &RuleSet, request: &Request<'_>| demand(rules, request).takes[0].key.tag;
+
+    let by_ip = with(OnMissingIdentity::Ip);
+    let from = |ip: &str| Request { ip: Some(ip.parse().unwrap()), ..Request::new("/") };
+    assert_ne!(tag(&by_ip, &from("192.0.2.1")), tag(&by_ip, &from("192.0.2.2")));
+    assert_eq!(tag(&by_ip, &from("2001:db8::1")), tag(&by_ip, &from("2001:db8::2")));
+    assert_ne!(
+        tag(&by_ip, &from("192.0.2.1")),
+        tag(&by_ip, &Request { user: Some("192.0.2.1"), ..Request::new("/") })
+    );
+
+    let shared = with(OnMissingIdentity::Shared);
+    assert_eq!(tag(&shared, &from("192.0.2.1")), tag(&shared, &from("192.0.2.2")));
+    assert_eq!(
+        tag(&shared, &from("192.0.2.1")),
+        tag(&by_ip, &Request::new("/")),
+        "no address either: shared"
+    );
+
+    let nobody = Request { ip, ..Request::new("/") };
+    assert!(demand(&with(OnMissingIdentity::Skip), &nobody).takes.is_empty());
+    assert_eq!(limits(&with(OnMissingIdentity::Refuse), &nobody), [("r", 0)]);
+    let alice = Request { user: Some("alice"), ..nobody };
+    assert_eq!(limits(&with(OnMissingIdentity::Refuse), &alice), [("r", 5)]);
+}
+
+#[test]
+fn overrides_replace_the_figures() {
+    let soon = NOW + Span::from_secs(1);
+    let entry = |identity: &[&str], limit, until| Override {
+        target: match identity {
+            [] => Target::Everybody,
+            texts => Target::Identity(texts.iter().map(|text| Box::from(*text)).collect()),
+        },
+        quota: quota(limit),
+        until,
+    };
+    let by_user = compile(vec![Rule {
+        overrides: vec![
+            entry(&[], 500, Some(soon)),
+            entry(&["mallory"], 0, None),
+            entry(&["bob"], 7, Some(NOW)),
+            entry(&["acme", "carol"], 9, None),
+        ],
+        ..rule("u", Facet::User, 100)
+    }]);
+    let limit = |tenant, user, now| {
+        let request = Request { user: Some(user), tenant, ..Request::new("/") };
+        by_user.demand(&request, &Path::parse("/").unwrap(), &SECRET, now).takes[0].quota.limit()
+    };
+    assert_eq!(limit(None, "alice", NOW), 500);
+    assert_eq!(limit(None, "alice", soon), 100, "a promotion ends by itself");
+    assert_eq!(limit(None, "mallory", NOW), 0, "one's own comes before everybody's");
+    assert_eq!(limit(Some("acme"), "mallory", NOW), 0, "a user is meant in every tenant");
+    assert_eq!(limit(None, "bob", NOW), 500, "an override that has ended is none");
+    assert_eq!(limit(Some("acme"), "carol", soon), 9);
+    assert_eq!(limit(Some("globex"), "carol", soon), 100);
+
+    let by_ip = compile(vec![Rule {
+        overrides: vec![entry(&["2001:db8::7"], 1, None), entry(&["192.0.2.1"], 2, None)],
+        ..rule("i", Facet::Ip, 100)
+    }]);
+    let from =
+        |ip: &str| limits(&by_ip, &Request { ip: Some(ip.parse().unwrap()), ..Request::new("/") })[0].1;
+    assert_eq!(from("2001:db8::ffff"), 1, "an address is meant with its network");
+    assert_eq!(from("::ffff:192.0.2.1"), 2);
+    assert_eq!(from("192.0.2.2"), 100);
+}
+
+fn tiers(default: Option<&str>) -> Tiers {
+    let tier = |name: &str, limit| Tier { name: name.into(), quota: quota(limit) };
+    Tiers {
+        list: vec![tier("premium", 1_000), tier("free", 10), tier("basic", 100)],
+        default: default.map(Into::into),
+        users: vec![("alice".into(), "premium".into())],
+        from: vec!["header:x-plan".parse().unwrap(), "attribute:plan".parse().unwrap()],
+    }
+}
+
+fn tiered(default: Option<&str>) -> RuleSet {
+    let rules = vec![Rule { allowance: Allowance::Tiered, ..rule("t", Facet::User, 1) }];
+    RuleSet::new(RuleSetParts { rules, tiers: tiers(default), ..RuleSetParts::default() }).unwrap()
+}
+
+#[test]
+fn a_tiered_rule_asks_the_tier() {
+    let rules = tiered(Some("basic"));
+    let limit = |request: &Request<'_>| limits(&rules, request)[0].1;
+    let bob = Request { user: Some("bob"), ..Request::new("/") };
+    assert_eq!(limit(&bob), 100, "the default");
+    assert_eq!(limit(&Request { user: Some("alice"), ..bob }), 1_000, "known beforehand");
+    assert_eq!(limit(&Request { tier: Some("free"), user: Some("alice"), ..bob }), 10, "told by the caller");
+    assert_eq!(limit(&Request { tier: Some("gold"), ..bob }), 100, "told, but unknown");
+    assert_eq!(limit(&Request { headers: &[("X-Plan", "free")], ..bob }), 10);
+    assert_eq!(limit(&Request { attributes: &[("plan", "free")], ..bob }), 10);
+    assert_eq!(
+        limit(&Request { headers: &[("X-Plan", "?")], attributes: &[("plan", "premium")], ..bob }),
+        1_000
+    );
+}
+
+#[test]
+fn without_a_default_the_least_tier_counts() {
+    assert_eq!(limits(&tiered(None), &Request::new("/"))[0].1, 10);
+}
+
+#[test]
+fn what_does_not_compile() {
+    let error = |parts| RuleSet::new(parts).unwrap_err();
+    let twice = vec![rule("a", Facet::User, 1), rule("a", Facet::Ip, 1)];
+    assert_eq!(
+        error(RuleSetParts { rules: twice, ..RuleSetParts::default() }),
+        RuleSetError::DuplicateRule("a".into())
+    );
+    let tiered = vec![Rule { allowance: Allowance::Tiered, ..rule("t", Facet::User, 1) }];
+    assert_eq!(
+        error(RuleSetParts { rules: tiered, ..RuleSetParts::default() }),
+        RuleSetError::NoTiers("t".into())
+    );
+    let unknown = RuleSetParts { tiers: tiers(Some("gold")), ..RuleSetParts::default() };
+    assert_eq!(error(unknown), RuleSetError::UnknownTier("gold".into()));
+}

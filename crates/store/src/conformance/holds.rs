@@ -1,0 +1,86 @@
+//! Quota set aside.
+
+use tidegate_core::{Algorithm, Quota, Span};
+
+use super::{Bench, Subject, quota};
+use crate::{Action, HoldId};
+
+const HOLD: HoldId = HoldId(77);
+
+async fn hold<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64) -> bool {
+    let action = Action::Hold { id: HOLD, ttl: Span::from_secs(5) };
+    bench.one(bench.take(0, "alice", quota, cost), action).await.allowed
+}
+
+async fn settle<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64) -> bool {
+    bench.one(bench.take(0, "alice", quota, cost), Action::Settle { id: HOLD }).await.allowed
+}
+
+pub(super) async fn settled_for_less<S: Subject>(subject: &S) {
+    let bench = Bench::new("less", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 10, 60);
+        assert!(hold(&bench, quota, 6).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 4, "{algorithm}: what is held is gone for others");
+        assert!(!bench.takes(0, "alice", quota, 5).await, "{algorithm}");
+        assert!(settle(&bench, quota, 1).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 9, "{algorithm}");
+        assert!(!settle(&bench, quota, 0).await, "{algorithm}: once");
+        assert_eq!(bench.left(0, "alice", quota).await, 9, "{algorithm}");
+    }
+}
+
+pub(super) async fn settled_for_more<S: Subject>(subject: &S) {
+    let bench = Bench::new("more", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 10, 60);
+        assert!(hold(&bench, quota, 2).await);
+        assert!(settle(&bench, quota, 50).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 0, "{algorithm}: as far as it fits");
+    }
+}
+
+pub(super) async fn released<S: Subject>(subject: &S) {
+    let bench = Bench::new("released", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 10, 60);
+        assert!(hold(&bench, quota, 10).await);
+        assert!(!hold(&bench, quota, 1).await, "{algorithm}: a hold that does not fit is refused");
+        assert!(settle(&bench, quota, 0).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 10, "{algorithm}");
+    }
+}
+
+pub(super) async fn forgotten<S: Subject>(subject: &S) {
+    let bench = Bench::new("forgotten", subject);
+    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+        let quota = quota(algorithm, 10, 3_600);
+        let start = number * 100_000;
+        bench.at(start);
+        assert!(hold(&bench, quota, 10).await);
+        bench.at(start + 4_999);
+        assert!(!bench.takes(0, "alice", quota, 1).await, "{algorithm}: held until it expires");
+        bench.at(start + 5_000);
+        assert_eq!(bench.left(0, "alice", quota).await, 10, "{algorithm}: then given back");
+        assert!(!settle(&bench, quota, 1).await, "{algorithm}: too late to settle");
+        assert_eq!(bench.left(0, "alice", quota).await, 10, "{algorithm}");
+    }
+}
+
+/// What comes back is never more than waiting would have given: a bucket has refilled meanwhile, a window has passed.
+pub(super) async fn never_more_than_waiting<S: Subject>(subject: &S) {
+    let bench = Bench::new("waiting", subject);
+    let bucket = quota(Algorithm::TokenBucket, 10, 10);
+    assert!(bench.takes(0, "alice", bucket, 6).await);
+    assert!(hold(&bench, bucket, 4).await);
+    bench.at(3_000);
+    assert!(settle(&bench, bucket, 0).await);
+    assert_eq!(bench.left(0, "alice", bucket).await, 4, "3 of the held 4 had come back by themselves");
+
+    let window = quota(Algorithm::FixedWindow, 10, 4);
+    assert!(hold(&bench, window, 4).await);
+    bench.at(4_500);
+    assert!(bench.takes(0, "alice", window, 5).await);
+    assert!(settle(&bench, window, 0).await);
+    assert_eq!(bench.left(0, "alice", window).await, 5, "a passed window is not credited");
+}

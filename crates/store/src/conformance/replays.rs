@@ -1,0 +1,53 @@
+//! Request ids.
+
+use tidegate_core::{Algorithm, Quota, Take};
+
+use super::{Bench, SECRET, Subject, quota};
+use crate::Action;
+
+async fn with_id<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64, id: &str) -> bool {
+    let take = bench.take(0, "alice", quota, cost);
+    bench.one(Take { request_id: Some(SECRET.request_id(id)), ..take }, Action::Take).await.allowed
+}
+
+pub(super) async fn a_retry_is_free<S: Subject>(subject: &S) {
+    let bench = Bench::new("retry", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 3, 60);
+        assert!(with_id(&bench, quota, 1, "one").await);
+        assert!(with_id(&bench, quota, 1, "one").await);
+        assert_eq!(bench.left(0, "alice", quota).await, 2, "{algorithm}: not counted twice");
+        assert!(with_id(&bench, quota, 2, "two").await);
+        assert!(with_id(&bench, quota, 1, "one").await, "{algorithm}: free even when nothing is left");
+        assert!(!with_id(&bench, quota, 2, "one").await, "{algorithm}: another cost is another request");
+        assert!(!with_id(&bench, quota, 1, "three").await, "{algorithm}");
+        assert!(!with_id(&bench, quota, 1, "three").await, "{algorithm}: only admissions are remembered");
+    }
+}
+
+pub(super) async fn an_id_is_no_way_around<S: Subject>(subject: &S) {
+    let bench = Bench::new("around", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 100, 60);
+        let mut admitted = 0;
+        for _ in 0..10_000 {
+            admitted += u64::from(with_id(&bench, quota, 1, "same").await);
+        }
+        assert_eq!(admitted, 103, "{algorithm}: the limit and three replays");
+    }
+}
+
+pub(super) async fn ids_are_forgotten<S: Subject>(subject: &S) {
+    let bench = Bench::new("ids", subject);
+    let slow = quota(Algorithm::TokenBucket, 2_000, 3_600);
+    for number in 0..1_100 {
+        assert!(with_id(&bench, slow, 1, &number.to_string()).await);
+    }
+    let left = bench.left(0, "alice", slow).await;
+    assert!(with_id(&bench, slow, 1, "1099").await && with_id(&bench, slow, 1, "7").await);
+    assert_eq!(bench.left(0, "alice", slow).await, left - 1, "1,024 per key; those beyond count as new");
+    bench.at(60_000);
+    let left = bench.left(0, "alice", slow).await;
+    assert!(with_id(&bench, slow, 1, "8").await);
+    assert_eq!(bench.left(0, "alice", slow).await, left - 1, "for a minute at most");
+}
