@@ -1,4 +1,5 @@
 //! From a request to what it demands, through the public surface.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
 use tidegate_core::ruleset::RuleSetError;

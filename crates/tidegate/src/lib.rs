@@ -1,14 +1,107 @@
-//! Tidegate, embedded.
+//! Tidegate, embedded: the engine of the `tidegate` server inside your own program.
+//!
+//! # A guide
+//!
+//! **Rules** say what matches, who is counted and how much they may have. All rules that match a request apply, and
+//! a request that one of them refuses takes nothing from the others.
+//!
+//! ```
+//! use tidegate::{Algorithm, Condition, Facet, Quota, Rule, RuleSet, RuleSetParts, Span};
+//!
+//! let per_user = Rule {
+//!     condition: Condition { path: Some("/orders/*".parse()?), ..Condition::default() },
+//!     ..Rule::new("orders_per_user", Facet::User, Quota::new(Algorithm::SlidingWindow, 50, Span::from_secs(60))?)
+//! };
+//! // 1,000 a second for everybody together, in bursts of up to 2,000.
+//! let overall = Rule::new("overall", Facet::Global, Quota::token_bucket(1_000, Span::from_secs(1), 2_000)?);
+//! let rules = RuleSet::new(RuleSetParts { rules: vec![per_user, overall], ..RuleSetParts::default() })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With the feature `documents` the same rules can be read from YAML or JSON, as the server reads them:
+//!
+//! ```
+//! # #[cfg(feature = "documents")] {
+//! use tidegate::documents::{Source, compile, read};
+//!
+//! let text = "
+//! rules:
+//!   - rule_id: orders_per_user
+//!     identifier_type: user_id
+//!     algorithm: sliding_window
+//!     limit: 50
+//!     window: 60s
+//!     match: { path_pattern: /orders/* }
+//! ";
+//! let document = read(&Source { name: "rules.yaml", text })?;
+//! let rules = compile(vec![document], 1)?;
+//! assert_eq!(rules.len(), 1);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **A limiter** applies them. It is made once, shared, and asked with borrowed facts about each request. Counters in
+//! memory are decided at once ([`Limiter::try_check`]); [`Limiter::check`] is the same for programs that may later
+//! keep their counters elsewhere.
+//!
+//! ```
+//! use tidegate::{Limiter, Request, Retry};
+//! # use tidegate::{Algorithm, Facet, Quota, Rule, RuleSet, RuleSetParts, Span};
+//! # let rule = Rule::new("two", Facet::User, Quota::new(Algorithm::FixedWindow, 2, Span::from_secs(3_600))?);
+//! # let rules = RuleSet::new(RuleSetParts { rules: vec![rule], ..RuleSetParts::default() })?;
+//!
+//! let limiter = Limiter::new(rules)?;
+//! let request = Request { user: Some("alice"), method: Some("GET"), ..Request::new("/orders/7") };
+//! assert!(limiter.try_check(&request)?.allowed);
+//! assert!(limiter.try_check(&request)?.allowed);
+//!
+//! let third = limiter.try_check(&request)?;
+//! assert!(!third.allowed);
+//! assert_eq!(third.rule_id(), Some("two"));
+//! let wait = third.binding().map(|rule| rule.verdict.retry);
+//! assert!(matches!(wait, Some(Retry::After(_))));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **Rules change while requests flow**: [`Limiter::set_rules`] puts others in force at once, and counters keep what
+//! they have counted.
+//!
+//! **Time can be had by the hand** in tests: give the [`Builder`] a [`ManualClock`] and move it.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate::{Limiter, ManualClock, Request, Span, Timestamp};
+//! # use tidegate::{Algorithm, Facet, Quota, Rule, RuleSet, RuleSetParts};
+//! # let rule = Rule::new("one", Facet::Global, Quota::new(Algorithm::TokenBucket, 1, Span::from_secs(10))?);
+//! # let rules = RuleSet::new(RuleSetParts { rules: vec![rule], ..RuleSetParts::default() })?;
+//!
+//! let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
+//! let limiter = Limiter::builder(rules).clock(clock.clone()).build()?;
+//! assert!(limiter.try_check(&Request::new("/"))?.allowed);
+//! assert!(!limiter.try_check(&Request::new("/"))?.allowed);
+//! clock.advance(Span::from_secs(10));
+//! assert!(limiter.try_check(&Request::new("/"))?.allowed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **An HTTP service** is limited by a layer (feature `tower`): see `RateLimitLayer`, and the examples `axum` and
+//! `custom_extractor`.
 
+#[cfg(feature = "tower")]
+mod layer;
 mod limiter;
 
+#[cfg(feature = "tower")]
+pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::{Builder, Checked, Limiter, RequestError};
 pub use tidegate_core as core;
 pub use tidegate_core::{
-    Algorithm, Decision, Facet, Fields, Identifier, Quota, Request, Retry, Rule, RuleSet, RuleSetParts, Span,
-    Status, Timestamp, Verdict,
+    Algorithm, Condition, Decision, Facet, Fields, Identifier, Quota, Request, Retry, Rule, RuleSet,
+    RuleSetParts, Span, Status, Timestamp, Verdict,
 };
 #[cfg(feature = "documents")]
 pub use tidegate_rules as documents;
 pub use tidegate_store as store;
 pub use tidegate_store::{Clock, ManualClock, SystemClock};
+#[cfg(feature = "tower")]
+pub use tidegate_wire::HeaderStyle;

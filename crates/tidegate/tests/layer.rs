@@ -1,0 +1,88 @@
+//! The tower layer in front of an axum service.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request as HttpRequest, Response, StatusCode};
+use axum::routing::get;
+use tidegate::{
+    Algorithm, Facet, HeaderStyle, Limiter, ManualClock, Quota, RateLimitLayer, Request, Rule, RuleSet,
+    RuleSetParts, Span, Timestamp,
+};
+use tower::ServiceExt;
+
+/// A service limited to 2 per hour and user that counts how often it is reached.
+fn service(styles: &[HeaderStyle]) -> (Router, Arc<AtomicU32>) {
+    let quota = Quota::new(Algorithm::FixedWindow, 2, Span::from_secs(3_600)).unwrap();
+    let parts = RuleSetParts { rules: vec![Rule::new("two", Facet::User, quota)], ..RuleSetParts::default() };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_704_067_200_000)));
+    let limiter = Arc::new(Limiter::builder(RuleSet::new(parts).unwrap()).clock(clock).build().unwrap());
+    let layer =
+        RateLimitLayer::new(limiter, |head| Request { user: head.header("x-user-id"), ..head.request() })
+            .headers(styles)
+            .documentation_url("https://example.com/limits");
+    let reached = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&reached);
+    let handler = async move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        "hello"
+    };
+    (Router::new().route("/{*path}", get(handler)).layer(layer), reached)
+}
+
+async fn ask(service: &Router, path: &str) -> Response<Body> {
+    let request = HttpRequest::get(path).header("x-user-id", "alice").body(Body::empty()).unwrap();
+    service.clone().oneshot(request).await.unwrap()
+}
+
+fn header<'r>(response: &'r Response<Body>, name: &str) -> Option<&'r str> {
+    response.headers().get(name).map(|value| value.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn allowed_goes_on_and_refused_does_not() {
+    let (service, reached) = service(&[HeaderStyle::XRateLimit]);
+    for left in ["1", "0"] {
+        let response = ask(&service, "/orders").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(header(&response, "x-ratelimit-limit"), Some("2"));
+        assert_eq!(header(&response, "x-ratelimit-remaining"), Some(left));
+        assert_eq!(header(&response, "x-ratelimit-reset"), Some("1704070800"));
+        assert_eq!(header(&response, "retry-after"), None);
+    }
+    let response = ask(&service, "/orders").await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(header(&response, "retry-after"), Some("3600"));
+    assert_eq!(header(&response, "content-type"), Some("application/json"));
+    assert_eq!(reached.load(Ordering::SeqCst), 2, "the service is not touched");
+    let body: serde_json::Value =
+        serde_json::from_slice(&to_bytes(response.into_body(), 4_096).await.unwrap()).unwrap();
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "error": "rate_limit_exceeded",
+            "message": "You have made 3 requests. Limit is 2 per hour.",
+            "retry_after": 3600,
+            "documentation_url": "https://example.com/limits",
+        })
+    );
+}
+
+#[tokio::test]
+async fn the_ietf_fields_are_there_when_asked_for() {
+    let (service, _) = service(&[HeaderStyle::Ietf]);
+    let response = ask(&service, "/orders").await;
+    assert_eq!(header(&response, "ratelimit-policy"), Some("\"two\";q=2;w=3600"));
+    assert_eq!(header(&response, "ratelimit"), Some("\"two\";r=1;t=3600"));
+    assert_eq!(header(&response, "x-ratelimit-limit"), None);
+}
+
+#[tokio::test]
+async fn a_path_that_is_none_is_the_clients_mistake() {
+    let (service, reached) = service(&[HeaderStyle::XRateLimit]);
+    assert_eq!(ask(&service, "/a%00b").await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(reached.load(Ordering::SeqCst), 0);
+}
