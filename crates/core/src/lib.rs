@@ -10,6 +10,7 @@
 
 pub mod algorithm;
 pub mod decision;
+pub mod demand;
 pub mod identity;
 pub mod key;
 mod matcher;
@@ -27,6 +28,7 @@ pub mod time;
 pub mod verdict;
 
 pub use decision::{Decision, RuleVerdict, Status};
+pub use demand::Demand;
 pub use identity::{Facet, Identifier, Identity};
 pub use key::{Key, RequestId, Secret, Tag};
 pub use mode::Mode;
@@ -34,7 +36,7 @@ pub use path::Path;
 pub use quota::{Algorithm, Quota};
 pub use request::{Fields, Request};
 pub use rule::{Condition, Rule};
-pub use ruleset::{Demand, RuleSet, RuleSetParts};
-pub use take::{Take, Takes};
+pub use ruleset::{RuleSet, RuleSetParts};
+pub use take::{Action, Group, HoldId, Operation, Take};
 pub use time::{Span, Timestamp};
 pub use verdict::{Retry, Verdict};

@@ -52,11 +52,11 @@ impl<'a> Path<'a> {
         if raw.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong);
         }
+        if let Some(end) = normal_until(raw.as_bytes()) {
+            return Ok(Self { plain: Cow::Borrowed(&raw[..end]), decoded: None, ambiguous: false });
+        }
         let raw = without_origin(raw);
         let raw = &raw[..raw.find(['?', '#']).unwrap_or(raw.len())];
-        if is_normal(raw) {
-            return Ok(Self { plain: Cow::Borrowed(raw), decoded: None, ambiguous: false });
-        }
         let plain = normalise(raw, Decode::Unreserved)?;
         let mut reading = normalise(&plain, Decode::All)?;
         while reading.contains('%') {
@@ -104,22 +104,56 @@ fn without_origin(raw: &str) -> &str {
     }
 }
 
-/// Whether a path (query cut off) is in normal form already: the case that must cost nothing.
-fn is_normal(path: &str) -> bool {
-    let bytes = path.as_bytes();
+/// Where the path ends if it is in normal form already: the case that must cost next to nothing.
+fn normal_until(bytes: &[u8]) -> Option<usize> {
     if bytes.first() != Some(&b'/') {
-        return false;
+        return None;
     }
-    let mut previous = b'/';
-    for &byte in &bytes[1..] {
-        // After a slash neither another one nor anything that could be `.` or `..`.
-        if (previous == b'/' && matches!(byte, b'/' | b'.')) || !is_literal(byte) {
-            return false;
+    let mut after_slash = true;
+    let mut end = bytes.len();
+    for (at, &byte) in bytes.iter().enumerate().skip(1) {
+        match CLASSES[usize::from(byte)] {
+            Class::Plain => after_slash = false,
+            // Nothing that could be `//`, `/.` or `/..`.
+            Class::Slash if !after_slash => after_slash = true,
+            Class::Dot if !after_slash => {}
+            Class::Query => {
+                end = at;
+                break;
+            }
+            Class::Slash | Class::Dot | Class::Other => return None,
         }
-        previous = byte;
     }
-    bytes.len() == 1 || previous != b'/'
+    (end == 1 || !after_slash).then_some(end)
 }
+
+/// What a byte means to [`normal_until`].
+#[derive(Clone, Copy)]
+enum Class {
+    Plain,
+    Slash,
+    Dot,
+    Query,
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0u8;
+    loop {
+        classes[byte as usize] = match byte {
+            b'/' => Class::Slash,
+            b'.' => Class::Dot,
+            b'?' | b'#' => Class::Query,
+            _ if is_literal(byte) => Class::Plain,
+            _ => Class::Other,
+        };
+        if byte == u8::MAX {
+            break classes;
+        }
+        byte += 1;
+    }
+};
 
 /// What a percent-code may be turned into.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,12 +235,12 @@ fn encode(out: &mut Vec<u8>, byte: u8) {
     out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
-fn is_unreserved(byte: u8) -> bool {
+const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 /// Whether a byte stands for itself in a path (RFC 3986, 3.3, `pchar` and the slash).
-fn is_literal(byte: u8) -> bool {
+const fn is_literal(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(
             byte,

@@ -4,18 +4,17 @@ use std::fmt;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
+use crate::demand::{Demand, Inquiry};
 use crate::identity::{Identifier, Identity};
-use crate::key::{Key, Secret, Tag, rule_hash};
+use crate::key::{Secret, rule_hash};
 use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
-use crate::quota::{Algorithm, Quota};
+use crate::quota::Algorithm;
 use crate::request::Request;
 use crate::rule::{Allowance, OnMissingIdentity, Rule};
-use crate::take::{Take, Takes};
-use crate::tier::{Tier, TierIndex, TierTable, Tiers};
+use crate::tier::{Tier, TierTable, Tiers};
 use crate::time::Timestamp;
 
 /// IPv6 addresses are counted by this prefix unless told otherwise.
@@ -44,22 +43,23 @@ impl Default for RuleSetParts {
 #[derive(Debug)]
 pub struct RuleSet {
     version: u64,
-    ipv6_prefix: u8,
-    tiers: TierTable,
-    matcher: Matcher,
-    rules: Vec<Compiled>,
-    identifiers: Vec<Identifier>,
+    pub(crate) ipv6_prefix: u8,
+    pub(crate) tiers: TierTable,
+    pub(crate) matcher: Matcher,
+    pub(crate) rules: Vec<Compiled>,
+    pub(crate) identifiers: Vec<Identifier>,
     by_id: HashMap<Box<str>, u32, FixedState>,
 }
 
 /// A rule with all that can be worked out beforehand.
 #[derive(Debug)]
-struct Compiled {
-    rule: Rule,
+pub(crate) struct Compiled {
+    pub(crate) rule: Rule,
     /// Position among the distinct identifiers, so that each is worked out once per request.
-    identifier: u32,
-    overrides: Overrides,
-    hashes: [u128; Algorithm::ALL.len()],
+    pub(crate) identifier: u32,
+    pub(crate) overrides: Overrides,
+    /// The hash of the rule with each algorithm, for its keys.
+    pub(crate) hashes: [[u64; 2]; Algorithm::ALL.len()],
 }
 
 /// Why rules do not form a rule set.
@@ -88,17 +88,6 @@ impl fmt::Display for RuleSetError {
 }
 
 impl std::error::Error for RuleSetError {}
-
-/// The rules that apply to one request and what they ask of the store.
-#[derive(Debug, Default)]
-pub struct Demand<'r> {
-    /// What to take, one per applying rule, in order.
-    pub takes: Takes<'r>,
-    /// Positions of those rules in the rule set, in the same order.
-    pub rules: SmallVec<[u32; 4]>,
-    /// The request's tier, if the rule set has tiers.
-    pub tier: Option<TierIndex>,
-}
 
 impl RuleSet {
     /// Compiles `parts`.
@@ -177,49 +166,7 @@ impl RuleSet {
         secret: &Secret,
         now: Timestamp,
     ) -> Demand<'_> {
-        let mut demand = Demand { tier: self.tiers.of(request), ..Demand::default() };
-        let request_id = request.request_id.map(|id| secret.request_id(id));
-        let mut identities: SmallVec<[(u32, Known<'_>); 4]> = SmallVec::new();
-        for index in self.matcher.find(request, path) {
-            let compiled = &self.rules[index as usize];
-            let position =
-                match identities.iter().position(|(identifier, _)| *identifier == compiled.identifier) {
-                    Some(position) => position,
-                    None => {
-                        let identifier = &self.identifiers[compiled.identifier as usize];
-                        identities.push((
-                            compiled.identifier,
-                            Known::new(identifier.identify(request, path, self.ipv6_prefix), secret),
-                        ));
-                        identities.len() - 1
-                    }
-                };
-            let stand_in;
-            let known = match &identities[position].1 {
-                Known { identity: None, .. } => match self.without_identity(&compiled.rule, request) {
-                    Some(identity) => {
-                        stand_in = Known::new(identity, secret);
-                        &stand_in
-                    }
-                    None => continue,
-                },
-                known => known,
-            };
-            let (quota, tag) = match &known.identity {
-                Some(identity) => (self.quota(compiled, identity, demand.tier, now), known.tag),
-                None => (Quota::BLOCKED.at_version(self.version), known.tag),
-            };
-            let hash = compiled.hashes[quota.algorithm() as usize];
-            demand.rules.push(index);
-            demand.takes.push(Take {
-                key: Key::with_hash(&compiled.rule.id, hash, tag),
-                quota,
-                cost: request.cost,
-                request_id,
-                shadow: compiled.rule.shadow,
-            });
-        }
-        demand
+        Inquiry::new(self, request, path, secret, now).demand()
     }
 
     /// Who `request` is to the rule at `index`, for people to read; `None` if the rule cannot tell.
@@ -231,12 +178,12 @@ impl RuleSet {
     ) -> Option<Identity<'a>> {
         let rule = self.rule(index);
         let own = rule.identifier.identify(request, path, self.ipv6_prefix);
-        own.or_else(|| self.without_identity(rule, request).flatten())
+        own.or_else(|| self.stand_in(rule, request).flatten())
     }
 
     /// Who a request that lacks an identity is to `rule`: `None` if the rule then does not apply, `Some(None)` if
     /// it is to be refused.
-    fn without_identity<'a>(&self, rule: &Rule, request: &Request<'_>) -> Option<Option<Identity<'a>>> {
+    pub(crate) fn stand_in<'a>(&self, rule: &Rule, request: &Request<'_>) -> Option<Option<Identity<'a>>> {
         match rule.on_missing_identity {
             OnMissingIdentity::Skip => None,
             OnMissingIdentity::Refuse => Some(None),
@@ -245,34 +192,5 @@ impl RuleSet {
                 Some(Some(request.ip.map_or_else(Identity::shared, |ip| Identity::ip(ip, self.ipv6_prefix))))
             }
         }
-    }
-
-    fn quota(
-        &self,
-        compiled: &Compiled,
-        identity: &Identity<'_>,
-        tier: Option<TierIndex>,
-        now: Timestamp,
-    ) -> Quota {
-        let own = || match (compiled.rule.allowance, tier) {
-            (Allowance::Fixed(quota), _) => quota,
-            (Allowance::Tiered, Some(tier)) => self.tiers.list()[tier.get()].quota,
-            // Cannot be: a tiered rule without tiers does not compile.
-            (Allowance::Tiered, None) => Quota::BLOCKED,
-        };
-        compiled.overrides.find(identity, now).unwrap_or_else(own)
-    }
-}
-
-/// An identity with its tag, worked out once.
-struct Known<'a> {
-    identity: Option<Identity<'a>>,
-    tag: Tag,
-}
-
-impl<'a> Known<'a> {
-    fn new(identity: Option<Identity<'a>>, secret: &Secret) -> Self {
-        let encoding = identity.as_ref().map(Identity::encode).unwrap_or_default();
-        Self { tag: secret.tag(&encoding), identity }
     }
 }

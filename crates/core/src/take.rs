@@ -1,9 +1,10 @@
-//! What a request asks of the store.
+//! What a request asks of the store: data, so that every store can carry it out in its own way.
 
 use smallvec::SmallVec;
 
 use crate::key::{Key, RequestId};
 use crate::quota::Quota;
+use crate::time::Span;
 
 /// One rule's demand for one request.
 #[derive(Clone, Copy, Debug)]
@@ -20,5 +21,48 @@ pub struct Take<'r> {
     pub shadow: bool,
 }
 
-/// The takes of one request, in the order of their rules: all or nothing.
-pub type Takes<'r> = SmallVec<[Take<'r>; 4]>;
+/// One thing to do to one counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'r> {
+    /// Which counter, by what quota, how much.
+    pub take: Take<'r>,
+    /// What to do.
+    pub action: Action,
+}
+
+impl<'r> From<Take<'r>> for Operation<'r> {
+    fn from(take: Take<'r>) -> Self {
+        let action = if take.cost == 0 { Action::Peek } else { Action::Take };
+        Self { take, action }
+    }
+}
+
+/// What to do with a take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Say what would happen; change nothing.
+    Peek,
+    /// Consume the cost if it fits.
+    Take,
+    /// Consume the cost if it fits, but let [`Action::Settle`] change that until `ttl` is over; then it is given
+    /// back as if settled with 0.
+    Hold {
+        /// What to call the hold when settling it.
+        id: HoldId,
+        /// How long it can be settled.
+        ttl: Span,
+    },
+    /// Replace a hold's cost by the take's own: what was held too much is given back, what is missing is taken as
+    /// far as it fits. A hold that is gone stays gone, and the verdict is a refusal.
+    Settle {
+        /// The hold to settle.
+        id: HoldId,
+    },
+}
+
+/// The name of a hold, unique to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HoldId(pub [u64; 2]);
+
+/// The operations of one request, in the order of their rules: all or nothing.
+pub type Group<'r> = SmallVec<[Operation<'r>; 4]>;

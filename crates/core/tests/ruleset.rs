@@ -30,7 +30,7 @@ fn demand<'r>(rules: &'r RuleSet, request: &Request<'_>) -> Demand<'r> {
 
 /// The limits demanded, by rule id.
 fn limits<'r>(rules: &'r RuleSet, request: &Request<'_>) -> Vec<(&'r str, u64)> {
-    demand(rules, request).takes.iter().map(|take| (take.key.rule_id, take.quota.limit())).collect()
+    demand(rules, request).group.iter().map(|op| (op.take.key.rule_id, op.take.quota.limit())).collect()
 }
 
 #[test]
@@ -43,20 +43,20 @@ fn all_matching_rules_apply_lower_priority_first() {
     let rules =
         compile(vec![prioritised("last", 20), elsewhere, prioritised("first", -5), prioritised("also", 20)]);
     assert_eq!(limits(&rules, &Request::new("/")), [("first", 1), ("last", 1), ("also", 1)]);
-    assert_eq!(demand(&rules, &Request::new("/")).takes[0].quota.version(), 3);
+    assert_eq!(demand(&rules, &Request::new("/")).group[0].take.quota.version(), 3);
 }
 
 #[test]
 fn one_key_per_rule_and_identity() {
     let rules = compile(vec![rule("a", Facet::User, 1), rule("b", Facet::User, 1), rule("c", Facet::Ip, 1)]);
-    let keys = |request: &Request<'_>| -> Vec<u128> {
-        demand(&rules, request).takes.iter().map(|take| take.key.fingerprint()).collect()
+    let keys = |request: &Request<'_>| -> Vec<[u64; 2]> {
+        demand(&rules, request).group.iter().map(|op| op.take.key.fingerprint()).collect()
     };
     let alice = Request { user: Some("alice"), ip: Some("192.0.2.1".parse().unwrap()), ..Request::new("/") };
-    let takes = demand(&rules, &alice).takes;
-    assert_eq!(takes[0].key.tag, takes[1].key.tag, "rules about one identity share its tag");
-    assert_ne!(takes[0].key.fingerprint(), takes[1].key.fingerprint());
-    assert_ne!(takes[0].key.tag, takes[2].key.tag);
+    let group = demand(&rules, &alice).group;
+    assert_eq!(group[0].take.key.tag, group[1].take.key.tag, "rules about one identity share its tag");
+    assert_ne!(group[0].take.key.fingerprint(), group[1].take.key.fingerprint());
+    assert_ne!(group[0].take.key.tag, group[2].take.key.tag);
     assert_eq!(keys(&alice), keys(&Request { method: Some("GET"), ..alice }));
     let acme = Request { tenant: Some("acme"), ..alice };
     let globex = Request { tenant: Some("globex"), ..alice };
@@ -72,7 +72,7 @@ fn one_key_per_rule_and_identity() {
 fn a_missing_identity_is_handled_as_the_rule_says() {
     let ip = Some("192.0.2.1".parse().unwrap());
     let with = |on_missing_identity| compile(vec![Rule { on_missing_identity, ..rule("r", Facet::User, 5) }]);
-    let tag = |rules: &RuleSet, request: &Request<'_>| demand(rules, request).takes[0].key.tag;
+    let tag = |rules: &RuleSet, request: &Request<'_>| demand(rules, request).group[0].take.key.tag;
 
     let by_ip = with(OnMissingIdentity::Ip);
     let from = |ip: &str| Request { ip: Some(ip.parse().unwrap()), ..Request::new("/") };
@@ -92,7 +92,7 @@ fn a_missing_identity_is_handled_as_the_rule_says() {
     );
 
     let nobody = Request { ip, ..Request::new("/") };
-    assert!(demand(&with(OnMissingIdentity::Skip), &nobody).takes.is_empty());
+    assert!(demand(&with(OnMissingIdentity::Skip), &nobody).group.is_empty());
     assert_eq!(limits(&with(OnMissingIdentity::Refuse), &nobody), [("r", 0)]);
     let alice = Request { user: Some("alice"), ..nobody };
     assert_eq!(limits(&with(OnMissingIdentity::Refuse), &alice), [("r", 5)]);
@@ -120,7 +120,7 @@ fn overrides_replace_the_figures() {
     }]);
     let limit = |tenant, user, now| {
         let request = Request { user: Some(user), tenant, ..Request::new("/") };
-        by_user.demand(&request, &Path::parse("/").unwrap(), &SECRET, now).takes[0].quota.limit()
+        by_user.demand(&request, &Path::parse("/").unwrap(), &SECRET, now).group[0].take.quota.limit()
     };
     assert_eq!(limit(None, "alice", NOW), 500);
     assert_eq!(limit(None, "alice", soon), 100, "a promotion ends by itself");

@@ -9,11 +9,12 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod memory;
-mod operation;
+mod outcome;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use memory::MemoryStore;
-pub use operation::{Action, Deadline, Failure, Group, HoldId, Operation, Outcome, Outcomes};
+pub use outcome::{Deadline, Failure, Outcome, Outcomes};
+pub use tidegate_core::{Action, Group, HoldId, Operation};
 
 use std::pin::Pin;
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
-use tidegate::core::key::Encoding;
 use tidegate::core::{Key, Secret, Take};
 use tidegate::store::{Action, MemoryStore, Operation};
 use tidegate::{Algorithm, Quota, Span, SystemClock, Timestamp};
@@ -49,9 +48,11 @@ fn ours_row(algorithm: Algorithm, length: usize, name: impl Fn(usize) -> String)
     let now = Timestamp::from_millis(1_704_067_200_000);
     let info = measure(|| {
         for number in 0..KEYS {
-            let mut identity = Encoding::default();
-            identity.part(2, name(number).as_bytes());
-            let key = Key::new("bench", algorithm, Secret::new([9; 16]).tag(&identity));
+            let key = Key::new(
+                "bench",
+                algorithm,
+                Secret::new([9; 16]).encode().part(2, name(number).as_bytes()).tag(),
+            );
             let take = Take { key, quota, cost: 1, request_id: None, shadow: false };
             store.apply_at(&[Operation { take, action: Action::Take }], now);
         }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret, Take, Verdict};
+use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret, Verdict};
 use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
-use tidegate_store::{Action, Clock, Group, MemoryStore, Operation, Outcomes, SystemClock};
+use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcomes, SystemClock};
 
 /// Decides requests by rules that may change at any time.
 ///
@@ -95,29 +95,32 @@ impl Limiter {
 
     /// Decides `request` at once, without a runtime: counters in memory need none.
     pub fn try_check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(request, |take| take.into())
+        self.decide(request, |_| ())
     }
 
     /// Says what would be decided about `request`, and counts nothing.
     pub fn explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(request, |take| Operation { take, action: Action::Peek })
+        self.decide(request, |group| group.iter_mut().for_each(|op| op.action = Action::Peek))
     }
 
     fn decide(
         &self,
         request: &Request<'_>,
-        operation: impl for<'r> Fn(Take<'r>) -> Operation<'r>,
+        adjust: impl FnOnce(&mut [Operation<'_>]),
     ) -> Result<Checked, RequestError> {
         let path = parse_path(request)?;
         let now = self.clock.now();
         let rules = self.rules.load();
         let decision = {
-            let demand = rules.demand(request, &path, &self.secret, now);
-            let group: Group<'_> = demand.takes.iter().map(|take| operation(*take)).collect();
-            let outcomes = self.store.apply_at(&group, now);
-            let verdicts = demand.rules.iter().zip(&demand.takes).zip(verdicts(&outcomes));
-            let verdicts =
-                verdicts.map(|((&rule, take), verdict)| RuleVerdict { rule, shadow: take.shadow, verdict });
+            let mut demand = rules.demand(request, &path, &self.secret, now);
+            adjust(&mut demand.group);
+            let outcomes = self.store.apply_at(&demand.group, now);
+            let verdicts = demand
+                .rules
+                .iter()
+                .zip(&demand.group)
+                .zip(verdicts(&outcomes))
+                .map(|((&rule, op), verdict)| RuleVerdict { rule, shadow: op.take.shadow, verdict });
             Decision::join(verdicts.collect(), demand.tier, request.cost, now)
         };
         Ok(Checked { decision, rules })

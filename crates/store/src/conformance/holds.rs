@@ -5,7 +5,7 @@ use tidegate_core::{Algorithm, Quota, Span};
 use super::{Bench, Subject, quota};
 use crate::{Action, HoldId};
 
-const HOLD: HoldId = HoldId(77);
+const HOLD: HoldId = HoldId([77, 7]);
 
 async fn hold<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64) -> bool {
     let action = Action::Hold { id: HOLD, ttl: Span::from_secs(5) };

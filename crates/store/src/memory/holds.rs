@@ -3,9 +3,9 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use tidegate_core::Timestamp;
+use tidegate_core::{HoldId, Timestamp};
 
-use crate::operation::HoldId;
+use super::Fingerprint;
 
 /// Quota set aside.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Hold {
 /// A shard's holds, by the fingerprint of their counter.
 #[derive(Debug)]
 pub(super) struct Holds {
-    keys: HashMap<u128, SmallVec<[Hold; 1]>, RandomState>,
+    keys: HashMap<Fingerprint, SmallVec<[Hold; 1]>, RandomState>,
     count: usize,
     room: usize,
 }
@@ -35,32 +35,32 @@ impl Holds {
         self.count >= self.room
     }
 
-    pub(super) fn add(&mut self, fingerprint: u128, hold: Hold) {
+    pub(super) fn add(&mut self, fingerprint: Fingerprint, hold: Hold) {
         self.keys.entry(fingerprint).or_default().push(hold);
         self.count += 1;
     }
 
     /// Takes one hold out.
-    pub(super) fn remove(&mut self, fingerprint: u128, id: HoldId) -> Option<Hold> {
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint, id: HoldId) -> Option<Hold> {
         self.take_where(fingerprint, |hold| hold.id == id)
     }
 
     /// Takes out one hold that is over at `now`.
-    pub(super) fn expired(&mut self, fingerprint: u128, now: Timestamp) -> Option<Hold> {
+    pub(super) fn expired(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Hold> {
         self.take_where(fingerprint, |hold| hold.until <= now)
     }
 
-    pub(super) fn any(&self, fingerprint: u128) -> bool {
+    pub(super) fn any(&self, fingerprint: Fingerprint) -> bool {
         self.keys.contains_key(&fingerprint)
     }
 
     /// Counters with a hold that is over at `now`.
-    pub(super) fn overdue(&self, now: Timestamp) -> Vec<u128> {
+    pub(super) fn overdue(&self, now: Timestamp) -> Vec<Fingerprint> {
         let overdue = self.keys.iter().filter(|(_, holds)| holds.iter().any(|hold| hold.until <= now));
         overdue.map(|(fingerprint, _)| *fingerprint).collect()
     }
 
-    fn take_where(&mut self, fingerprint: u128, wanted: impl Fn(&Hold) -> bool) -> Option<Hold> {
+    fn take_where(&mut self, fingerprint: Fingerprint, wanted: impl Fn(&Hold) -> bool) -> Option<Hold> {
         let holds = self.keys.get_mut(&fingerprint)?;
         let hold = holds.swap_remove(holds.iter().position(wanted)?);
         if holds.is_empty() {

@@ -28,12 +28,15 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use tidegate_core::Timestamp;
+use tidegate_core::{Action, Group, Operation, Timestamp};
 
 use crate::clock::Clock;
-use crate::operation::{Action, Deadline, Failure, Group, Operation, Outcome, Outcomes};
+use crate::outcome::{Deadline, Failure, Outcome, Outcomes};
 use crate::{Answer, Store};
 use shard::{Looked, Shard};
+
+/// A key in 128 bits; see [`Key::fingerprint`](tidegate_core::Key::fingerprint).
+type Fingerprint = [u64; 2];
 
 /// How many counters a memory store keeps unless told otherwise.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -84,7 +87,17 @@ impl MemoryStore {
 
     /// Applies one group at `now`, all or nothing.
     pub fn apply_at(&self, group: &[Operation<'_>], now: Timestamp) -> Outcomes {
-        let mut shards = self.lock(group);
+        let Some((first, others)) = group.split_first() else { return Outcomes::new() };
+        let number = self.shard_of(first);
+        if others.iter().all(|op| self.shard_of(op) == number) {
+            self.apply_locked(group, now, &mut *self.shards[number].0.lock())
+        } else {
+            self.apply_locked(group, now, &mut self.lock(group))
+        }
+    }
+
+    /// Looks at every operation, then does them all or none.
+    fn apply_locked(&self, group: &[Operation<'_>], now: Timestamp, shards: &mut impl Shards) -> Outcomes {
         if group.iter().any(|op| matches!(op.action, Action::Hold { .. }) && shards.of(op).is_full_of_holds())
         {
             return all_unavailable(group, Failure::Full);
@@ -95,24 +108,22 @@ impl MemoryStore {
             let look = shards.of(op).look(&op.take, ahead(group, index), now);
             let may_refuse = !op.take.shadow && !matches!(op.action, Action::Settle { .. });
             go_ahead &= look.verdict.allowed || !may_refuse;
+            if look.overflowed {
+                self.overflowed.fetch_add(1, Ordering::Relaxed);
+            }
             looked.push(look);
         }
-        let shared = looked.iter().filter(|look| look.overflowed).count();
-        if shared > 0 {
-            self.overflowed.fetch_add(shared as u64, Ordering::Relaxed);
-        }
-        group
-            .iter()
-            .zip(&looked)
-            .map(|(op, look)| match op.action {
+        let mut outcomes = Outcomes::new();
+        for (op, look) in group.iter().zip(&looked) {
+            outcomes.push(Outcome::Verdict(match op.action {
                 Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
                 Action::Take | Action::Hold { .. } if go_ahead && look.verdict.allowed => {
                     shards.of(op).commit(&op.take, op.action, look, now)
                 }
                 Action::Take | Action::Hold { .. } | Action::Peek => look.verdict,
-            })
-            .map(Outcome::Verdict)
-            .collect()
+            }));
+        }
+        outcomes
     }
 
     /// Goes once through all counters and forgets those at rest, a few at a time so that nobody waits.
@@ -125,17 +136,17 @@ impl MemoryStore {
     }
 
     /// Locks the shards of a group, in ascending order so that two groups never wait for each other.
-    fn lock(&self, group: &[Operation<'_>]) -> Locked<'_> {
+    fn lock(&self, group: &[Operation<'_>]) -> Several<'_> {
         let mut numbers: SmallVec<[usize; 4]> = group.iter().map(|op| self.shard_of(op)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let guards = numbers.into_iter().map(|number| (number, self.shards[number].0.lock())).collect();
-        Locked { store: self, guards }
+        Several { store: self, guards }
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "any bits of the tag will do")]
     fn shard_of(&self, op: &Operation<'_>) -> usize {
-        (op.take.key.tag.bits() >> 64) as usize & (self.shards.len() - 1)
+        op.take.key.tag.bits()[1] as usize & (self.shards.len() - 1)
     }
 }
 
@@ -146,13 +157,25 @@ impl std::fmt::Debug for MemoryStore {
 }
 
 /// The shards of a group, locked.
-struct Locked<'s> {
+trait Shards {
+    /// The shard of an operation of the group.
+    fn of(&mut self, op: &Operation<'_>) -> &mut Shard;
+}
+
+/// A group that lives in one shard, as those about one identity do.
+impl Shards for Shard {
+    fn of(&mut self, _op: &Operation<'_>) -> &mut Shard {
+        self
+    }
+}
+
+/// The shards of a group that lives in several.
+struct Several<'s> {
     store: &'s MemoryStore,
     guards: SmallVec<[(usize, MutexGuard<'s, Shard>); 4]>,
 }
 
-impl Locked<'_> {
-    /// The shard of an operation of the group.
+impl Shards for Several<'_> {
     fn of(&mut self, op: &Operation<'_>) -> &mut Shard {
         let number = self.store.shard_of(op);
         let index = self.guards.iter().position(|(locked, _)| *locked == number).unwrap_or_default();

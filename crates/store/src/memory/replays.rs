@@ -7,6 +7,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use tidegate_core::{Quota, RequestId, Span, Timestamp};
 
+use super::Fingerprint;
+
 /// How often an admitted id is free again.
 pub const MAX_REPLAYS: u8 = 3;
 /// How many ids are remembered per key.
@@ -17,7 +19,7 @@ pub const MAX_MEMORY: Span = Span::from_secs(60);
 /// The ids a shard remembers, per key.
 #[derive(Debug)]
 pub(super) struct Replays {
-    keys: HashMap<u128, KeyIds, RandomState>,
+    keys: HashMap<Fingerprint, KeyIds, RandomState>,
     remembered: usize,
     room: usize,
 }
@@ -35,13 +37,13 @@ impl Replays {
     }
 
     /// Whether `id` was admitted with this cost and may be free once more.
-    pub(super) fn is_free(&mut self, key: u128, id: RequestId, cost: u64, now: Timestamp) -> bool {
+    pub(super) fn is_free(&mut self, key: Fingerprint, id: RequestId, cost: u64, now: Timestamp) -> bool {
         self.expire(key, now);
         self.keys.get(&key).and_then(|ids| ids.left.get(&(id, cost))).is_some_and(|&left| left > 0)
     }
 
     /// Uses up one replay of an id that is free.
-    pub(super) fn replay(&mut self, key: u128, id: RequestId, cost: u64) {
+    pub(super) fn replay(&mut self, key: Fingerprint, id: RequestId, cost: u64) {
         if let Some(left) = self.keys.get_mut(&key).and_then(|ids| ids.left.get_mut(&(id, cost))) {
             *left = left.saturating_sub(1);
         }
@@ -49,7 +51,14 @@ impl Replays {
 
     /// Remembers an admission, if there is room. An id that is still remembered has used up its replays: it stays
     /// so until it expires.
-    pub(super) fn admit(&mut self, key: u128, id: RequestId, cost: u64, quota: &Quota, now: Timestamp) {
+    pub(super) fn admit(
+        &mut self,
+        key: Fingerprint,
+        id: RequestId,
+        cost: u64,
+        quota: &Quota,
+        now: Timestamp,
+    ) {
         if self.remembered >= self.room {
             return;
         }
@@ -62,7 +71,7 @@ impl Replays {
         self.remembered += 1;
     }
 
-    fn expire(&mut self, key: u128, now: Timestamp) {
+    fn expire(&mut self, key: Fingerprint, now: Timestamp) {
         let Some(ids) = self.keys.get_mut(&key) else { return };
         let before = ids.order.len();
         while let Some(&(_, id)) = ids.order.front().filter(|(end, _)| *end <= now) {
@@ -77,7 +86,7 @@ impl Replays {
 
     /// Forgets everything that has expired.
     pub(super) fn sweep(&mut self, now: Timestamp) {
-        let keys: Vec<u128> = self
+        let keys: Vec<Fingerprint> = self
             .keys
             .iter()
             .filter(|(_, ids)| ids.order.front().is_some_and(|(end, _)| *end <= now))

@@ -1,13 +1,16 @@
 //! A part of the memory store behind one lock.
 
-use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
-use tidegate_core::{Algorithm, Quota, Retry, Take, Timestamp, Verdict};
+use std::hash::BuildHasher;
 
+use foldhash::fast::FixedState;
+use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
+use tidegate_core::{Action, Algorithm, HoldId, Quota, Retry, Take, Timestamp, Verdict};
+
+use super::Fingerprint;
 use super::holds::{Hold, Holds};
 use super::quotas::Quotas;
 use super::replays::Replays;
 use super::table::{Slot, Table};
-use crate::operation::{Action, HoldId};
 
 /// Slots looked at for one to reuse when the shard is full.
 const SEARCH: u32 = 32;
@@ -43,7 +46,9 @@ pub(super) struct Looked {
     pub(super) overflowed: bool,
     /// The retry of an admitted request, which costs nothing.
     free: bool,
-    fingerprint: u128,
+    fingerprint: Fingerprint,
+    /// Where its counter is, if it has one.
+    slot: Option<u32>,
 }
 
 /// Runs `$body` with `$table` being the table of `$algorithm` and `$books` the rest of the shard.
@@ -169,27 +174,26 @@ impl Books {
         ahead: u64,
         now: Timestamp,
     ) -> Looked {
-        let fingerprint = take.key.fingerprint();
+        let mut looked = Looked {
+            verdict: Verdict::blocked(take.quota),
+            overflowed: false,
+            free: false,
+            fingerprint: take.key.fingerprint(),
+            slot: None,
+        };
         if take.quota.is_blocked() {
-            return Looked {
-                verdict: Verdict::blocked(take.quota),
-                overflowed: false,
-                free: false,
-                fingerprint,
-            };
+            return looked;
         }
-        let mut looked =
-            Looked { verdict: Verdict::blocked(take.quota), overflowed: false, free: false, fingerprint };
-        let mut slot = table.find(fingerprint);
-        if slot.is_none() && !self.has_room(table, now) {
+        looked.slot = table.find(looked.fingerprint);
+        if looked.slot.is_none() && !self.has_room(table, now) {
             looked.overflowed = true;
             looked.fingerprint = shared_fingerprint(take);
-            slot = table.find(looked.fingerprint);
+            looked.slot = table.find(looked.fingerprint);
         }
         looked.free = take.cost > 0
             && take.request_id.is_some_and(|id| self.replays.is_free(looked.fingerprint, id, take.cost, now));
         let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
-        looked.verdict = match slot {
+        looked.verdict = match looked.slot {
             Some(id) => table.update(id, |slot| {
                 let quota = self.bring_up_to_date(slot, looked.fingerprint, &take.quota, now);
                 slot.counter.look(&quota, cost, now)
@@ -219,7 +223,8 @@ impl Books {
             take.request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
             return looked.verdict;
         }
-        let slot = table.find(fingerprint).unwrap_or_else(|| {
+        let known = looked.slot.filter(|&id| table.is_at(id, fingerprint));
+        let slot = known.or_else(|| table.find(fingerprint)).unwrap_or_else(|| {
             self.keys += 1;
             table.insert(fingerprint, self.quotas.acquire(take.quota))
         });
@@ -284,29 +289,35 @@ impl Books {
     fn bring_up_to_date<C: Counter>(
         &mut self,
         slot: &mut Slot<C>,
-        key: u128,
+        key: Fingerprint,
         asked: &Quota,
         now: Timestamp,
     ) -> Quota {
-        let stored = *self.quotas.get(slot.quota);
-        slot.counter.advance(&stored, now);
-        let quota = Quota::in_force(stored, *asked);
-        if quota != stored {
-            if !quota.same_figures(&stored) {
-                slot.counter.rescale(&stored, &quota);
-                slot.counter.advance(&quota, now);
-            }
-            let id = self.quotas.acquire(quota);
-            self.quotas.release(std::mem::replace(&mut slot.quota, id));
-        }
+        let stored = self.quotas.get(slot.quota);
+        slot.counter.advance(stored, now);
+        let quota = if stored == asked { *asked } else { self.reshape(slot, asked, now) };
         if slot.held {
             self.release_expired(slot, key, now);
         }
         quota
     }
 
+    /// Goes over to the quota asked for, unless the stored one is newer.
+    #[cold]
+    fn reshape<C: Counter>(&mut self, slot: &mut Slot<C>, asked: &Quota, now: Timestamp) -> Quota {
+        let stored = *self.quotas.get(slot.quota);
+        let quota = Quota::in_force(stored, *asked);
+        if !quota.same_figures(&stored) {
+            slot.counter.rescale(&stored, &quota);
+            slot.counter.advance(&quota, now);
+        }
+        let id = self.quotas.acquire(quota);
+        self.quotas.release(std::mem::replace(&mut slot.quota, id));
+        quota
+    }
+
     /// Gives back what was held too long.
-    fn release_expired<C: Counter>(&mut self, slot: &mut Slot<C>, key: u128, now: Timestamp) {
+    fn release_expired<C: Counter>(&mut self, slot: &mut Slot<C>, key: Fingerprint, now: Timestamp) {
         let quota = *self.quotas.get(slot.quota);
         slot.counter.advance(&quota, now);
         while let Some(hold) = self.holds.expired(key, now) {
@@ -317,10 +328,8 @@ impl Books {
 }
 
 /// The counter that new keys of one rule and quota share in this shard while there is no room for their own.
-fn shared_fingerprint(take: &Take<'_>) -> u128 {
-    const SHARED: u128 = 0x7469_6465_6761_7465_7368_6172_6564_2e2e;
-    let figures = [take.quota.limit(), take.quota.window().as_millis(), take.quota.capacity()];
-    figures.into_iter().fold(take.key.rule_fingerprint() ^ SHARED, |hash, figure| {
-        (hash ^ u128::from(figure)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    })
+fn shared_fingerprint(take: &Take<'_>) -> Fingerprint {
+    let figures = (take.quota.limit(), take.quota.window(), take.quota.capacity());
+    let [first, second] = take.key.rule_fingerprint();
+    [first ^ FixedState::with_seed(1).hash_one(figures), second ^ FixedState::with_seed(2).hash_one(figures)]
 }

@@ -4,6 +4,7 @@ use hashbrown::HashTable;
 use tidegate_core::Timestamp;
 use tidegate_core::algorithm::Counter;
 
+use super::Fingerprint;
 use super::quotas::{QuotaId, Quotas};
 use super::slab::Slab;
 
@@ -24,8 +25,7 @@ pub(super) struct Table<C> {
 /// One counter and what it is counted by.
 #[derive(Debug, Default)]
 pub(super) struct Slot<C> {
-    /// In two halves, because a `u128` would be aligned to 16 and waste 8 bytes of every slot.
-    fingerprint: [u64; 2],
+    fingerprint: Fingerprint,
     pub(super) quota: QuotaId,
     pub(super) held: bool,
     occupied: bool,
@@ -38,20 +38,20 @@ impl<C> Default for Table<C> {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "halves of a whole")]
-fn halves(fingerprint: u128) -> [u64; 2] {
-    [fingerprint as u64, (fingerprint >> 64) as u64]
-}
-
 impl<C: Counter> Table<C> {
     /// Entries that the counters keep outside their fixed size, in all.
     pub(super) fn entries(&self) -> usize {
         self.entries
     }
 
-    pub(super) fn find(&self, fingerprint: u128) -> Option<u32> {
-        let halves = halves(fingerprint);
-        self.index.find(halves[0], |&id| self.slots.get(id).fingerprint == halves).copied()
+    pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<u32> {
+        self.index.find(fingerprint[0], |&id| self.slots.get(id).fingerprint == fingerprint).copied()
+    }
+
+    /// Whether the counter of `fingerprint` is at `id`, where it was found before others were swept.
+    pub(super) fn is_at(&self, id: u32, fingerprint: Fingerprint) -> bool {
+        let slot = self.slots.get(id);
+        slot.occupied && slot.fingerprint == fingerprint
     }
 
     /// Works on a slot, keeping count of the entries.
@@ -64,8 +64,7 @@ impl<C: Counter> Table<C> {
     }
 
     /// Adds a fresh counter that is not there yet.
-    pub(super) fn insert(&mut self, fingerprint: u128, quota: QuotaId) -> u32 {
-        let fingerprint = halves(fingerprint);
+    pub(super) fn insert(&mut self, fingerprint: Fingerprint, quota: QuotaId) -> u32 {
         let slot = Slot { fingerprint, quota, held: false, occupied: true, counter: C::default() };
         let id = self.slots.insert(slot);
         let slots = &self.slots;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use tidegate_core::key::Encoding;
 use tidegate_core::{Algorithm, Key, Quota, Secret, Span, Take, Timestamp};
 
 use super::*;
@@ -21,9 +20,7 @@ fn quota(algorithm: Algorithm, limit: u64) -> Quota {
 }
 
 fn take<'r>(rule: &'r str, user: &str, quota: Quota) -> Take<'r> {
-    let mut identity = Encoding::default();
-    identity.part(2, user.as_bytes());
-    let key = Key::new(rule, quota.algorithm(), Secret::new([3; 16]).tag(&identity));
+    let key = Key::new(rule, quota.algorithm(), Secret::new([3; 16]).encode().part(2, user.as_bytes()).tag());
     Take { key, quota, cost: 1, request_id: None, shadow: false }
 }
 
@@ -168,7 +165,7 @@ fn sweeping_forgets_keys_at_rest_and_only_those() {
 fn a_forgotten_hold_does_not_keep_its_key() {
     let (store, clock) = store(100);
     let quota = quota(Algorithm::TokenBucket, 10);
-    let hold = Action::Hold { id: crate::HoldId(1), ttl: Span::from_secs(1) };
+    let hold = Action::Hold { id: crate::HoldId([1, 0]), ttl: Span::from_secs(1) };
     store.apply_at(&[Operation { take: take("r", "alice", quota), action: hold }], NOW);
     store.sweep();
     assert_eq!(store.keys(), 1);
@@ -184,7 +181,7 @@ fn holds_are_bounded() {
     let quota = quota(Algorithm::TokenBucket, 1_000);
     let outcomes: Vec<Outcome> = (0..20)
         .map(|id| {
-            let hold = Action::Hold { id: crate::HoldId(id), ttl: Span::from_secs(9) };
+            let hold = Action::Hold { id: crate::HoldId([id, 0]), ttl: Span::from_secs(9) };
             store.apply_at(&[Operation { take: take("r", "alice", quota), action: hold }], NOW)[0]
         })
         .collect();
