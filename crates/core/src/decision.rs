@@ -65,18 +65,21 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Joins the verdicts of the rules that apply by AND; shadow rules are only reported.
-    pub fn join(
-        verdicts: SmallVec<[RuleVerdict; 4]>,
-        tier: Option<TierIndex>,
-        cost: u64,
-        at: Timestamp,
-    ) -> Self {
-        let enforcing = || verdicts.iter().enumerate().filter(|(_, v)| !v.shadow);
-        let binding =
-            enforcing().reduce(|a, b| if binds_more(b.1, a.1) { b } else { a }).map(|(index, _)| index);
-        let allowed = binding.is_none_or(|index| verdicts[index].verdict.allowed);
-        Self { allowed, status: Status::Enforced, verdicts, tier, cost, at, binding }
+    /// The decision on a request of `cost` at `at` that no rule applies to: allowed.
+    pub fn new(tier: Option<TierIndex>, cost: u64, at: Timestamp) -> Self {
+        let verdicts = SmallVec::new();
+        Self { allowed: true, status: Status::Enforced, verdicts, tier, cost, at, binding: None }
+    }
+
+    /// Adds what the next rule by priority said: joined by AND, unless the rule is a shadow, which is only reported.
+    pub fn add(&mut self, said: RuleVerdict) {
+        if !said.shadow {
+            self.allowed &= said.verdict.allowed;
+            if self.binding().is_none_or(|binding| binds_more(&said, binding)) {
+                self.binding = Some(self.verdicts.len());
+            }
+        }
+        self.verdicts.push(said);
     }
 
     /// The rule whose figures describe the decision best: of those that refuse the one with the longest wait,
@@ -130,7 +133,8 @@ mod tests {
     }
 
     fn join(verdicts: &[RuleVerdict]) -> (bool, Option<u32>) {
-        let decision = Decision::join(verdicts.iter().copied().collect(), None, 1, Timestamp::EPOCH);
+        let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+        verdicts.iter().for_each(|said| decision.add(*said));
         (decision.allowed, decision.binding().map(|binding| binding.rule))
     }
 

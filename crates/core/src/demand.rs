@@ -47,8 +47,9 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         Self { rules, request, path, secret, now, tier: rules.tiers.of(request), tags: SmallVec::new() }
     }
 
-    pub(crate) fn demand(mut self) -> Demand<'r> {
-        let mut demand = Demand { tier: self.tier, ..Demand::default() };
+    /// Adds what every rule that applies asks for to `demand`, which may be large and so is not handed around.
+    pub(crate) fn fill(&mut self, demand: &mut Demand<'r>) {
+        demand.tier = self.tier;
         let request_id = self.request.request_id.map(|id| self.secret.request_id(id));
         for index in self.rules.matcher.find(self.request, self.path) {
             let compiled = &self.rules.rules[index as usize];
@@ -63,7 +64,6 @@ impl<'r, 'a> Inquiry<'r, 'a> {
             };
             demand.group.push(take.into());
         }
-        demand
     }
 
     /// Who is counted and how much they may have; `None` if the rule does not apply after all.
@@ -91,7 +91,13 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         if let Some((_, tag)) = self.tags.iter().find(|(known, _)| *known == identifier) {
             return *tag;
         }
-        let tag = self.identify(identifier).map(|identity| identity.tag(self.secret));
+        let rules = self.rules;
+        let tag = rules.identifiers[identifier as usize].tag(
+            self.request,
+            self.path,
+            rules.ipv6_prefix,
+            self.secret,
+        );
         self.tags.push((identifier, tag));
         tag
     }

@@ -54,25 +54,49 @@ impl Identifier {
         ipv6_prefix: u8,
     ) -> Option<Identity<'a>> {
         let mut parts = SmallVec::new();
+        self.each_part(request, path, ipv6_prefix, |part| parts.push(part))?;
+        Some(Identity(parts))
+    }
+
+    /// The tag of [`Self::identify`], without making the identity.
+    pub fn tag(
+        &self,
+        request: &Request<'_>,
+        path: &Path<'_>,
+        ipv6_prefix: u8,
+        secret: &Secret,
+    ) -> Option<Tag> {
+        let mut encoding = secret.encode();
+        self.each_part(request, path, ipv6_prefix, |part| part.encode(&mut encoding))?;
+        Some(encoding.tag())
+    }
+
+    /// Shows the parts of an identity to `add`; `None` if the request lacks one.
+    fn each_part<'a>(
+        &self,
+        request: &Request<'a>,
+        path: &'a Path<'_>,
+        ipv6_prefix: u8,
+        mut add: impl FnMut(Part<'a>),
+    ) -> Option<()> {
         for facet in &self.0 {
-            match facet {
+            let part = match facet {
                 Facet::User => {
                     let user = request.user?;
-                    parts.extend(request.tenant.map(Part::Tenant));
-                    parts.push(Part::User(user));
+                    request.tenant.map(Part::Tenant).into_iter().for_each(&mut add);
+                    Part::User(user)
                 }
-                Facet::Tenant => parts.push(Part::Tenant(request.tenant?)),
-                Facet::Ip => parts.push(Part::Ip(counted_ip(request.ip?, ipv6_prefix))),
-                Facet::ApiKey => parts.push(Part::ApiKey(request.api_key?)),
-                Facet::Header(name) => parts.push(Part::Header(present(request.headers.value(name))?)),
-                Facet::Attribute(name) => {
-                    parts.push(Part::Attribute(present(request.attributes.value(name))?));
-                }
-                Facet::Path => parts.push(Part::Path(path.identity())),
-                Facet::Global => {}
-            }
+                Facet::Tenant => Part::Tenant(request.tenant?),
+                Facet::Ip => Part::Ip(counted_ip(request.ip?, ipv6_prefix)),
+                Facet::ApiKey => Part::ApiKey(request.api_key?),
+                Facet::Header(name) => Part::Header(present(request.headers.value(name))?),
+                Facet::Attribute(name) => Part::Attribute(present(request.attributes.value(name))?),
+                Facet::Path => Part::Path(path.identity()),
+                Facet::Global => continue,
+            };
+            add(part);
         }
-        Some(Identity(parts))
+        Some(())
     }
 }
 
@@ -172,18 +196,25 @@ impl<'a> Identity<'a> {
 
     /// What its counters are found by, under `secret`.
     pub fn tag(&self, secret: &Secret) -> Tag {
-        let encode = |encoding: Encoding, part: &Part<'_>| match part {
-            Part::Tenant(text) => encoding.part(1, text.as_bytes()),
-            Part::User(text) => encoding.part(2, text.as_bytes()),
-            Part::Ip(IpAddr::V4(v4)) => encoding.part(3, &v4.octets()),
-            Part::Ip(IpAddr::V6(v6)) => encoding.part(4, &v6.octets()),
-            Part::ApiKey(text) => encoding.part(5, text.as_bytes()),
-            Part::Header(text) => encoding.part(6, text.as_bytes()),
-            Part::Attribute(text) => encoding.part(7, text.as_bytes()),
-            Part::Path(text) => encoding.part(8, text.as_bytes()),
-            Part::Shared => encoding.part(9, &[]),
+        let mut encoding = secret.encode();
+        self.0.iter().for_each(|part| part.encode(&mut encoding));
+        encoding.tag()
+    }
+}
+
+impl Part<'_> {
+    fn encode(&self, encoding: &mut Encoding) {
+        match self {
+            Self::Tenant(text) => encoding.part(1, text.as_bytes()),
+            Self::User(text) => encoding.part(2, text.as_bytes()),
+            Self::Ip(IpAddr::V4(v4)) => encoding.part(3, &v4.octets()),
+            Self::Ip(IpAddr::V6(v6)) => encoding.part(4, &v6.octets()),
+            Self::ApiKey(text) => encoding.part(5, text.as_bytes()),
+            Self::Header(text) => encoding.part(6, text.as_bytes()),
+            Self::Attribute(text) => encoding.part(7, text.as_bytes()),
+            Self::Path(text) => encoding.part(8, text.as_bytes()),
+            Self::Shared => encoding.part(9, &[]),
         };
-        self.0.iter().fold(secret.encode(), encode).tag()
     }
 }
 

@@ -47,8 +47,7 @@ pub struct Encoding(SipHasher13);
 
 impl Encoding {
     /// Adds a part: what kind it is, how long it is, what it is.
-    #[must_use]
-    pub fn part(mut self, kind: u8, text: &[u8]) -> Self {
+    pub fn part(&mut self, kind: u8, text: &[u8]) -> &mut Self {
         // Eight bytes at once keep the hasher in step; no text is so long that the length would reach the kind.
         self.0.write_u64(u64::from(kind) << 56 | text.len() as u64);
         self.0.write(text);
@@ -141,10 +140,11 @@ mod tests {
     use super::*;
 
     fn tag(parts: &[(u8, Vec<u8>)]) -> Tag {
-        parts
-            .iter()
-            .fold(Secret::new([5; 16]).encode(), |encoding, (kind, text)| encoding.part(*kind, text))
-            .tag()
+        let mut encoding = Secret::new([5; 16]).encode();
+        for (kind, text) in parts {
+            encoding.part(*kind, text);
+        }
+        encoding.tag()
     }
 
     #[test]

@@ -166,7 +166,9 @@ impl RuleSet {
         secret: &Secret,
         now: Timestamp,
     ) -> Demand<'_> {
-        Inquiry::new(self, request, path, secret, now).demand()
+        let mut demand = Demand::default();
+        Inquiry::new(self, request, path, secret, now).fill(&mut demand);
+        demand
     }
 
     /// Who `request` is to the rule at `index`, for people to read; `None` if the rule cannot tell.

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret, Verdict};
+use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret};
 use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
-use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcomes, SystemClock};
+use tidegate_store::{Action, Clock, MemoryStore, Operation, SystemClock};
 
 /// Decides requests by rules that may change at any time.
 ///
@@ -111,18 +111,18 @@ impl Limiter {
         let path = parse_path(request)?;
         let now = self.clock.now();
         let rules = self.rules.load();
-        let decision = {
+        let mut decision = Decision::new(None, request.cost, now);
+        {
             let mut demand = rules.demand(request, &path, &self.secret, now);
             adjust(&mut demand.group);
+            decision.tier = demand.tier;
             let outcomes = self.store.apply_at(&demand.group, now);
-            let verdicts = demand
-                .rules
-                .iter()
-                .zip(&demand.group)
-                .zip(verdicts(&outcomes))
-                .map(|((&rule, op), verdict)| RuleVerdict { rule, shadow: op.take.shadow, verdict });
-            Decision::join(verdicts.collect(), demand.tier, request.cost, now)
-        };
+            // The memory store answers every take with a verdict: only holds can find it full.
+            let verdicts = outcomes.iter().filter_map(|outcome| outcome.verdict().copied());
+            for ((&rule, op), verdict) in demand.rules.iter().zip(&demand.group).zip(verdicts) {
+                decision.add(RuleVerdict { rule, shadow: op.take.shadow, verdict });
+            }
+        }
         Ok(Checked { decision, rules })
     }
 
@@ -163,11 +163,6 @@ impl fmt::Debug for Limiter {
 
 fn parse_path<'a>(request: &Request<'a>) -> Result<Path<'a>, RequestError> {
     Path::parse(request.path).map_err(|error| RequestError { field: "resource", message: error.to_string() })
-}
-
-/// The memory store answers every take with a verdict: only holds can find it full.
-fn verdicts(outcomes: &Outcomes) -> impl Iterator<Item = Verdict> {
-    outcomes.iter().filter_map(|outcome| outcome.verdict().copied())
 }
 
 /// A decision and the rules it was taken by.

@@ -32,6 +32,10 @@ impl Counter for FixedWindow {
         self.at
     }
 
+    fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        !quota.is_blocked() && cost <= quota.limit().saturating_sub(self.count)
+    }
+
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
@@ -39,7 +43,7 @@ impl Counter for FixedWindow {
         let end = window_end(quota, self.at).since(now);
         let remaining = quota.limit().saturating_sub(self.count);
         let reset = if self.count == 0 { Span::ZERO } else { end };
-        if cost <= remaining {
+        if self.fits(quota, cost) {
             return allow(quota, remaining, reset);
         }
         refuse(quota, cost, remaining, reset, || end)

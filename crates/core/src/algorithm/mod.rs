@@ -26,7 +26,7 @@ pub const MAX_AHEAD: Span = Span::from_secs(10);
 
 /// The state of one key under one algorithm. The default is a key never used.
 ///
-/// `look`, `charge`, `credit` and `rescale` expect a counter that was brought up to date with [`Self::advance`].
+/// `fits`, `look`, `charge`, `credit` and `rescale` expect a counter that was brought up to date with [`Self::advance`].
 pub trait Counter: Clone + Default {
     /// Lets time pass up to `now`: refills, rolls windows over, forgets what has expired.
     ///
@@ -37,10 +37,13 @@ pub trait Counter: Clone + Default {
     /// The time the counter goes by: the latest it was advanced to.
     fn at(&self) -> Timestamp;
 
+    /// Whether a request of `cost` may go ahead. Nothing always fits, unless the quota is blocked.
+    fn fits(&self, quota: &Quota, cost: u64) -> bool;
+
     /// What a request of `cost` would be told, changing nothing. Spans count from `now`.
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict;
 
-    /// Consumes `cost`, which [`Self::look`] has allowed.
+    /// Consumes `cost`, which [`Self::fits`].
     fn charge(&mut self, quota: &Quota, cost: u64);
 
     /// Gives back `cost` that was charged at `since`, as far as waiting has not given it back already.
@@ -64,9 +67,8 @@ pub trait Counter: Clone + Default {
 /// Decides one request of `cost` on one counter at `now`. Cost 0 only looks.
 pub fn step<C: Counter>(counter: &mut C, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
     counter.advance(quota, now);
-    let verdict = counter.look(quota, cost, now);
-    if !verdict.allowed || cost == 0 {
-        return verdict;
+    if cost == 0 || !counter.fits(quota, cost) {
+        return counter.look(quota, cost, now);
     }
     counter.charge(quota, cost);
     counter.look(quota, 0, now)

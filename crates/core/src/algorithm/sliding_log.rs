@@ -55,13 +55,17 @@ impl Counter for SlidingLog {
         self.at
     }
 
+    fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        !quota.is_blocked() && cost <= quota.limit().saturating_sub(self.used)
+    }
+
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
         }
         let remaining = quota.limit().saturating_sub(self.used);
         let reset = self.log.back().map_or(Span::ZERO, |last| (last.at + quota.window()).since(now));
-        if cost <= remaining {
+        if self.fits(quota, cost) {
             return allow(quota, remaining, reset);
         }
         refuse(quota, cost, remaining, reset, || self.fits_at(quota, cost).since(now))

@@ -25,6 +25,11 @@ impl SlidingWindow {
         u128::from(self.previous) * u128::from(left) + u128::from(self.current) * u128::from(window)
     }
 
+    /// What the estimate leaves of the limit.
+    fn free_units(&self, quota: &Quota) -> u128 {
+        u128::from(quota.capacity_units()).saturating_sub(self.estimate_units(quota))
+    }
+
     /// From `at` until a request of `cost` (at most the limit) fits.
     fn wait(&self, quota: &Quota, cost: u64) -> Span {
         let window = quota.window().as_millis();
@@ -66,20 +71,25 @@ impl Counter for SlidingWindow {
         self.at
     }
 
+    fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        let units = u128::from(cost) * u128::from(quota.window().as_millis());
+        !quota.is_blocked() && units <= self.free_units(quota)
+    }
+
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
         }
         let window = quota.window();
-        let free = u128::from(quota.capacity_units()).saturating_sub(self.estimate_units(quota));
-        let remaining = u64::try_from(free / u128::from(window.as_millis())).unwrap_or(u64::MAX);
+        let remaining = self.free_units(quota) / u128::from(window.as_millis());
+        let remaining = u64::try_from(remaining).unwrap_or(u64::MAX);
         let end = window_end(quota, self.at);
         let reset = match (self.previous, self.current) {
             (0, 0) => Span::ZERO,
             (_, 0) => end.since(now),
             _ => (end + window).since(now),
         };
-        if cost <= remaining {
+        if self.fits(quota, cost) {
             return allow(quota, remaining, reset);
         }
         refuse(quota, cost, remaining, reset, || self.at.since(now) + self.wait(quota, cost))

@@ -43,6 +43,12 @@ impl Counter for TokenBucket {
         self.at
     }
 
+    fn fits(&self, quota: &Quota, cost: u64) -> bool {
+        !quota.is_blocked()
+            && cost <= quota.capacity()
+            && cost * quota.window().as_millis() <= quota.capacity_units().saturating_sub(self.debt)
+    }
+
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
@@ -51,7 +57,7 @@ impl Counter for TokenBucket {
         let ahead = self.at.since(now);
         let remaining = full.saturating_sub(self.debt) / window;
         let reset = if self.debt == 0 { Span::ZERO } else { ahead + Self::time_to_refill(quota, self.debt) };
-        if cost <= remaining {
+        if self.fits(quota, cost) {
             return allow(quota, remaining, reset);
         }
         refuse(quota, cost, remaining, reset, || {

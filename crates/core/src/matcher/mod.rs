@@ -64,8 +64,10 @@ impl Matcher {
         if let Some(decoded) = path.decoded() {
             self.paths.visit(decoded, &mut consider);
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
         found
     }
 }

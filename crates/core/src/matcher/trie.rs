@@ -1,7 +1,9 @@
 //! Values filed under path patterns; a path finds the values of every pattern it matches.
 
+use std::hash::{BuildHasher, Hasher};
+
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::pattern::Segment;
@@ -13,11 +15,11 @@ pub(super) struct Trie<T> {
 }
 
 type NodeId = u32;
-type Active = SmallVec<[NodeId; 16]>;
+type Active = SmallVec<[NodeId; 8]>;
 
 #[derive(Debug)]
 struct Node<T> {
-    literals: HashMap<Box<str>, NodeId, FixedState>,
+    literals: HashTable<(Box<str>, NodeId)>,
     /// Under `*` or `{name}`.
     one: Option<NodeId>,
     /// Under `**`: stays active whatever comes.
@@ -32,8 +34,19 @@ struct Node<T> {
 
 impl<T> Node<T> {
     fn new(repeats: bool) -> Self {
-        Self { literals: HashMap::default(), one: None, any: None, repeats, value: None, below: None }
+        Self { literals: HashTable::new(), one: None, any: None, repeats, value: None, below: None }
     }
+
+    fn literal(&self, hash: u64, segment: &str) -> Option<NodeId> {
+        self.literals.find(hash, |(text, _)| **text == *segment).map(|(_, id)| *id)
+    }
+}
+
+/// Hashed once per segment, however many nodes are asked for it.
+fn hash(segment: &str) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    hasher.write(segment.as_bytes());
+    hasher.finish()
 }
 
 const ROOT: NodeId = 0;
@@ -51,31 +64,30 @@ impl<T: Default> Trie<T> {
         for segment in segments {
             node = match segment {
                 Segment::Below => return self.nodes[node as usize].below.get_or_insert_default(),
-                Segment::Literal(text) => match self.nodes[node as usize].literals.get(text) {
-                    Some(&next) => next,
-                    None => {
-                        let next = self.add(false);
-                        self.nodes[node as usize].literals.insert(text.clone(), next);
-                        next
-                    }
-                },
-                Segment::One => match self.nodes[node as usize].one {
-                    Some(next) => next,
-                    None => {
-                        let next = self.add(false);
-                        *self.nodes[node as usize].one.insert(next)
-                    }
-                },
-                Segment::Any => match self.nodes[node as usize].any {
-                    Some(next) => next,
-                    None => {
-                        let next = self.add(true);
-                        *self.nodes[node as usize].any.insert(next)
-                    }
-                },
+                Segment::Literal(text) => self.literal_or_new(node, text),
+                Segment::One => {
+                    let known = self.nodes[node as usize].one;
+                    let next = known.unwrap_or_else(|| self.add(false));
+                    *self.nodes[node as usize].one.insert(next)
+                }
+                Segment::Any => {
+                    let known = self.nodes[node as usize].any;
+                    let next = known.unwrap_or_else(|| self.add(true));
+                    *self.nodes[node as usize].any.insert(next)
+                }
             };
         }
         self.nodes[node as usize].value.get_or_insert_default()
+    }
+
+    fn literal_or_new(&mut self, node: NodeId, text: &str) -> NodeId {
+        if let Some(known) = self.nodes[node as usize].literal(hash(text), text) {
+            return known;
+        }
+        let next = self.add(false);
+        let literals = &mut self.nodes[node as usize].literals;
+        literals.insert_unique(hash(text), (text.into(), next), |(text, _)| hash(text));
+        next
     }
 }
 
@@ -100,28 +112,28 @@ impl<T> Trie<T> {
 
     /// Shows the values of all patterns that match `path` (in normal form) to `found`.
     pub(super) fn visit(&self, path: &str, found: &mut impl FnMut(&T)) {
-        let mut active = Active::new();
+        let (mut active, mut next) = (Active::new(), Active::new());
         self.activate(ROOT, &mut active);
-        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-            let mut next = Active::new();
+        let mut rest = path.strip_prefix('/').unwrap_or(path);
+        while !rest.is_empty() && !active.is_empty() {
+            let segment;
+            (segment, rest) = split_segment(rest);
+            let hash = hash(segment);
             for &id in &active {
                 let node = &self.nodes[id as usize];
                 if node.repeats {
                     self.activate(id, &mut next);
                 }
                 // Everything below matches from its first segment on, whatever follows.
-                node.below.iter().for_each(&mut *found);
-                if let Some(&literal) = node.literals.get(segment) {
-                    self.activate(literal, &mut next);
+                if let Some(below) = &node.below {
+                    found(below);
                 }
-                if let Some(one) = node.one {
-                    self.activate(one, &mut next);
+                for id in [node.literal(hash, segment), node.one].into_iter().flatten() {
+                    self.activate(id, &mut next);
                 }
             }
-            if next.is_empty() {
-                return;
-            }
-            active = next;
+            std::mem::swap(&mut active, &mut next);
+            next.clear();
         }
         active.iter().filter_map(|&id| self.nodes[id as usize].value.as_ref()).for_each(found);
     }
@@ -133,5 +145,13 @@ impl<T> Trie<T> {
             active.push(id);
             next = self.nodes[id as usize].any;
         }
+    }
+}
+
+/// The first segment and what follows its slash.
+fn split_segment(path: &str) -> (&str, &str) {
+    match path.bytes().position(|byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, ""),
     }
 }

@@ -87,43 +87,53 @@ impl MemoryStore {
 
     /// Applies one group at `now`, all or nothing.
     pub fn apply_at(&self, group: &[Operation<'_>], now: Timestamp) -> Outcomes {
-        let Some((first, others)) = group.split_first() else { return Outcomes::new() };
-        let number = self.shard_of(first);
-        if others.iter().all(|op| self.shard_of(op) == number) {
-            self.apply_locked(group, now, &mut *self.shards[number].0.lock())
-        } else {
-            self.apply_locked(group, now, &mut self.lock(group))
+        let mut outcomes = Outcomes::new();
+        if let Some((first, others)) = group.split_first() {
+            let number = self.shard_of(first);
+            if others.iter().all(|op| self.shard_of(op) == number) {
+                self.apply_locked(group, now, &mut *self.shards[number].0.lock(), &mut outcomes);
+            } else {
+                self.apply_locked(group, now, &mut self.lock(group), &mut outcomes);
+            }
         }
+        outcomes
     }
 
     /// Looks at every operation, then does them all or none.
-    fn apply_locked(&self, group: &[Operation<'_>], now: Timestamp, shards: &mut impl Shards) -> Outcomes {
+    fn apply_locked(
+        &self,
+        group: &[Operation<'_>],
+        now: Timestamp,
+        shards: &mut impl Shards,
+        outcomes: &mut Outcomes,
+    ) {
         if group.iter().any(|op| matches!(op.action, Action::Hold { .. }) && shards.of(op).is_full_of_holds())
         {
-            return all_unavailable(group, Failure::Full);
+            outcomes.extend(group.iter().map(|_| Outcome::Unavailable(Failure::Full)));
+            return;
         }
         let mut go_ahead = true;
         let mut looked: SmallVec<[Looked; 4]> = SmallVec::new();
         for (index, op) in group.iter().enumerate() {
             let look = shards.of(op).look(&op.take, ahead(group, index), now);
             let may_refuse = !op.take.shadow && !matches!(op.action, Action::Settle { .. });
-            go_ahead &= look.verdict.allowed || !may_refuse;
+            go_ahead &= look.fits || !may_refuse;
             if look.overflowed {
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
             }
             looked.push(look);
         }
-        let mut outcomes = Outcomes::new();
-        for (op, look) in group.iter().zip(&looked) {
+        for (index, (op, look)) in group.iter().zip(&looked).enumerate() {
             outcomes.push(Outcome::Verdict(match op.action {
                 Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
-                Action::Take | Action::Hold { .. } if go_ahead && look.verdict.allowed => {
+                Action::Take | Action::Hold { .. } if go_ahead && look.fits => {
                     shards.of(op).commit(&op.take, op.action, look, now)
                 }
-                Action::Take | Action::Hold { .. } | Action::Peek => look.verdict,
+                Action::Take | Action::Hold { .. } | Action::Peek => {
+                    shards.of(op).report(&op.take, look, ahead(group, index), now)
+                }
             }));
         }
-        outcomes
     }
 
     /// Goes once through all counters and forgets those at rest, a few at a time so that nobody waits.
@@ -190,15 +200,11 @@ fn ahead(group: &[Operation<'_>], index: usize) -> u64 {
     same.map(|op| op.take.cost).fold(0, u64::saturating_add)
 }
 
-fn all_unavailable(group: &[Operation<'_>], failure: Failure) -> Outcomes {
-    group.iter().map(|_| Outcome::Unavailable(failure)).collect()
-}
-
 impl Store for MemoryStore {
     fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
         let outcomes = groups.iter().map(|group| {
             if deadline.at() <= Instant::now() {
-                return all_unavailable(group, Failure::Deadline);
+                return group.iter().map(|_| Outcome::Unavailable(Failure::Deadline)).collect();
             }
             self.apply_at(group, self.clock.now())
         });

@@ -41,14 +41,15 @@ struct Books {
 /// What was found out about an operation before anything was changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looked {
-    pub(super) verdict: Verdict,
+    /// Whether it may go ahead.
+    pub(super) fits: bool,
     /// Whether a counter shared by several keys was asked, because there is no room for one of its own.
     pub(super) overflowed: bool,
     /// The retry of an admitted request, which costs nothing.
     free: bool,
-    fingerprint: Fingerprint,
     /// Where its counter is, if it has one.
     slot: Option<u32>,
+    fingerprint: Fingerprint,
 }
 
 /// Runs `$body` with `$table` being the table of `$algorithm` and `$books` the rest of the shard.
@@ -114,12 +115,18 @@ impl Shard {
         self.books.holds.is_full()
     }
 
-    /// What `take` would be told if `ahead` were consumed before it. Changes nothing but the passing of time.
+    /// Whether `take` would fit if `ahead` were consumed before it. Changes nothing but the passing of time.
     pub(super) fn look(&mut self, take: &Take<'_>, ahead: u64, now: Timestamp) -> Looked {
         with_table!(self, take.quota.algorithm(), |table, books| books.look(table, take, ahead, now))
     }
 
-    /// Does what [`Self::look`] has allowed.
+    /// What `take` is told if nothing is done; `ahead` as for [`Self::look`].
+    pub(super) fn report(&mut self, take: &Take<'_>, looked: &Looked, ahead: u64, now: Timestamp) -> Verdict {
+        with_table!(self, take.quota.algorithm(), |table, books| books
+            .report(table, take, looked, ahead, now))
+    }
+
+    /// Does what [`Self::look`] has found to fit.
     pub(super) fn commit(
         &mut self,
         take: &Take<'_>,
@@ -174,17 +181,12 @@ impl Books {
         ahead: u64,
         now: Timestamp,
     ) -> Looked {
-        let mut looked = Looked {
-            verdict: Verdict::blocked(take.quota),
-            overflowed: false,
-            free: false,
-            fingerprint: take.key.fingerprint(),
-            slot: None,
-        };
+        let fingerprint = take.key.fingerprint();
+        let mut looked = Looked { fits: false, overflowed: false, free: false, slot: None, fingerprint };
         if take.quota.is_blocked() {
             return looked;
         }
-        looked.slot = table.find(looked.fingerprint);
+        looked.slot = table.find(fingerprint);
         if looked.slot.is_none() && !self.has_room(table, now) {
             looked.overflowed = true;
             looked.fingerprint = shared_fingerprint(take);
@@ -192,22 +194,39 @@ impl Books {
         }
         looked.free = take.cost > 0
             && take.request_id.is_some_and(|id| self.replays.is_free(looked.fingerprint, id, take.cost, now));
-        let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
-        looked.verdict = match looked.slot {
+        let cost = take.cost.saturating_add(ahead);
+        let fits = match looked.slot {
             Some(id) => table.update(id, |slot| {
                 let quota = self.bring_up_to_date(slot, looked.fingerprint, &take.quota, now);
-                slot.counter.look(&quota, cost, now)
+                slot.counter.fits(&quota, cost)
             }),
+            None => cost <= take.quota.capacity(),
+        };
+        looked.fits = fits || looked.free;
+        looked
+    }
+
+    fn report<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        looked: &Looked,
+        ahead: u64,
+        now: Timestamp,
+    ) -> Verdict {
+        if take.quota.is_blocked() {
+            return Verdict::blocked(take.quota);
+        }
+        let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
+        let verdict = match looked.slot.filter(|&id| table.is_at(id, looked.fingerprint)) {
+            Some(id) => table.update(id, |slot| slot.counter.look(self.quotas.get(slot.quota), cost, now)),
             None => {
                 let mut counter = C::default();
                 counter.advance(&take.quota, now);
                 counter.look(&take.quota, cost, now)
             }
         };
-        if looked.free {
-            looked.verdict = Verdict { allowed: true, retry: Retry::Now, ..looked.verdict };
-        }
-        looked
+        if looked.free { Verdict { allowed: true, retry: Retry::Now, ..verdict } } else { verdict }
     }
 
     fn commit<C: Counter>(
@@ -221,7 +240,7 @@ impl Books {
         let fingerprint = looked.fingerprint;
         if looked.free {
             take.request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
-            return looked.verdict;
+            return self.report(table, take, looked, 0, now);
         }
         let known = looked.slot.filter(|&id| table.is_at(id, fingerprint));
         let slot = known.or_else(|| table.find(fingerprint)).unwrap_or_else(|| {
@@ -230,9 +249,9 @@ impl Books {
         });
         let crowded = table.entries() >= self.max_keys.saturating_mul(LOG_ENTRIES_PER_KEY);
         let verdict = table.update(slot, |slot| {
-            let quota = *self.quotas.get(slot.quota);
-            slot.counter.advance(&quota, now);
-            slot.counter.charge(&quota, take.cost);
+            let quota = self.quotas.get(slot.quota);
+            slot.counter.advance(quota, now);
+            slot.counter.charge(quota, take.cost);
             if crowded {
                 slot.counter.squeeze();
             }
@@ -241,7 +260,7 @@ impl Books {
                 self.holds.add(fingerprint, hold);
                 slot.held = true;
             }
-            slot.counter.look(&quota, 0, now)
+            slot.counter.look(quota, 0, now)
         });
         if let Some(id) = take.request_id {
             self.replays.admit(fingerprint, id, take.cost, &verdict.quota, now);
