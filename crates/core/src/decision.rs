@@ -72,6 +72,7 @@ impl Decision {
     }
 
     /// Adds what the next rule by priority said: joined by AND, unless the rule is a shadow, which is only reported.
+    #[inline]
     pub fn add(&mut self, said: RuleVerdict) {
         if !said.shadow {
             self.allowed &= said.verdict.allowed;

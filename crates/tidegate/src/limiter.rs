@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret};
 use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
-use tidegate_store::{Action, Clock, MemoryStore, Operation, SystemClock};
+use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcome, SystemClock};
 
 /// Decides requests by rules that may change at any time.
 ///
@@ -116,12 +116,13 @@ impl Limiter {
             let mut demand = rules.demand(request, &path, &self.secret, now);
             adjust(&mut demand.group);
             decision.tier = demand.tier;
-            let outcomes = self.store.apply_at(&demand.group, now);
-            // The memory store answers every take with a verdict: only holds can find it full.
-            let verdicts = outcomes.iter().filter_map(|outcome| outcome.verdict().copied());
-            for ((&rule, op), verdict) in demand.rules.iter().zip(&demand.group).zip(verdicts) {
-                decision.add(RuleVerdict { rule, shadow: op.take.shadow, verdict });
-            }
+            let mut asked = demand.rules.iter().zip(&demand.group);
+            self.store.apply_each(&demand.group, now, |outcome| {
+                // The memory store answers every take with a verdict: only holds can find it full.
+                if let (Some((&rule, op)), Outcome::Verdict(verdict)) = (asked.next(), outcome) {
+                    decision.add(RuleVerdict { rule, shadow: op.take.shadow, verdict });
+                }
+            });
         }
         Ok(Checked { decision, rules })
     }

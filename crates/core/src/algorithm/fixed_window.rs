@@ -16,6 +16,7 @@ pub struct FixedWindow {
 }
 
 impl Counter for FixedWindow {
+    #[inline]
     fn advance(&mut self, quota: &Quota, now: Timestamp) {
         match Clock::read(self.at, now) {
             Clock::At(at) => {
@@ -32,10 +33,12 @@ impl Counter for FixedWindow {
         self.at
     }
 
+    #[inline]
     fn fits(&self, quota: &Quota, cost: u64) -> bool {
         !quota.is_blocked() && cost <= quota.limit().saturating_sub(self.count)
     }
 
+    #[inline]
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
@@ -49,6 +52,7 @@ impl Counter for FixedWindow {
         refuse(quota, cost, remaining, reset, || end)
     }
 
+    #[inline]
     fn charge(&mut self, _quota: &Quota, cost: u64) {
         self.count += cost;
     }

@@ -89,6 +89,7 @@ impl Clock {
 }
 
 /// The verdict on a request that fits now.
+#[inline]
 fn allow(quota: &Quota, remaining: u64, reset_after: Span) -> Verdict {
     Verdict { allowed: true, remaining, reset_after, retry: Retry::Now, quota: *quota }
 }

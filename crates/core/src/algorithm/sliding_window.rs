@@ -53,6 +53,7 @@ impl SlidingWindow {
 }
 
 impl Counter for SlidingWindow {
+    #[inline]
     fn advance(&mut self, quota: &Quota, now: Timestamp) {
         match Clock::read(self.at, now) {
             Clock::At(at) => {
@@ -71,11 +72,13 @@ impl Counter for SlidingWindow {
         self.at
     }
 
+    #[inline]
     fn fits(&self, quota: &Quota, cost: u64) -> bool {
         let units = u128::from(cost) * u128::from(quota.window().as_millis());
         !quota.is_blocked() && units <= self.free_units(quota)
     }
 
+    #[inline]
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
@@ -95,6 +98,7 @@ impl Counter for SlidingWindow {
         refuse(quota, cost, remaining, reset, || self.at.since(now) + self.wait(quota, cost))
     }
 
+    #[inline]
     fn charge(&mut self, _quota: &Quota, cost: u64) {
         self.current += cost;
     }

@@ -29,6 +29,7 @@ impl TokenBucket {
 }
 
 impl Counter for TokenBucket {
+    #[inline]
     fn advance(&mut self, quota: &Quota, now: Timestamp) {
         match Clock::read(self.at, now) {
             Clock::At(at) => {
@@ -43,12 +44,14 @@ impl Counter for TokenBucket {
         self.at
     }
 
+    #[inline]
     fn fits(&self, quota: &Quota, cost: u64) -> bool {
         !quota.is_blocked()
             && cost <= quota.capacity()
             && cost * quota.window().as_millis() <= quota.capacity_units().saturating_sub(self.debt)
     }
 
+    #[inline]
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict {
         if quota.is_blocked() {
             return Verdict::blocked(*quota);
@@ -65,6 +68,7 @@ impl Counter for TokenBucket {
         })
     }
 
+    #[inline]
     fn charge(&mut self, quota: &Quota, cost: u64) {
         self.debt += cost * quota.window().as_millis();
     }

@@ -88,15 +88,20 @@ impl MemoryStore {
     /// Applies one group at `now`, all or nothing.
     pub fn apply_at(&self, group: &[Operation<'_>], now: Timestamp) -> Outcomes {
         let mut outcomes = Outcomes::new();
-        if let Some((first, others)) = group.split_first() {
-            let number = self.shard_of(first);
-            if others.iter().all(|op| self.shard_of(op) == number) {
-                self.apply_locked(group, now, &mut *self.shards[number].0.lock(), &mut outcomes);
-            } else {
-                self.apply_locked(group, now, &mut self.lock(group), &mut outcomes);
-            }
-        }
+        self.apply_each(group, now, |outcome| outcomes.push(outcome));
         outcomes
+    }
+
+    /// Applies one group at `now`, all or nothing, and tells `each` the outcomes in order: for callers in a hurry,
+    /// to whom carrying them around costs as much as working them out. The group's shards are locked meanwhile.
+    pub fn apply_each(&self, group: &[Operation<'_>], now: Timestamp, each: impl FnMut(Outcome)) {
+        let Some((first, others)) = group.split_first() else { return };
+        let number = self.shard_of(first);
+        if others.iter().all(|op| self.shard_of(op) == number) {
+            self.apply_locked(group, now, &mut *self.shards[number].0.lock(), each);
+        } else {
+            self.apply_locked(group, now, &mut self.lock(group), each);
+        }
     }
 
     /// Looks at every operation, then does them all or none.
@@ -105,12 +110,11 @@ impl MemoryStore {
         group: &[Operation<'_>],
         now: Timestamp,
         shards: &mut impl Shards,
-        outcomes: &mut Outcomes,
+        mut each: impl FnMut(Outcome),
     ) {
         if group.iter().any(|op| matches!(op.action, Action::Hold { .. }) && shards.of(op).is_full_of_holds())
         {
-            outcomes.extend(group.iter().map(|_| Outcome::Unavailable(Failure::Full)));
-            return;
+            return group.iter().for_each(|_| each(Outcome::Unavailable(Failure::Full)));
         }
         let mut go_ahead = true;
         let mut looked: SmallVec<[Looked; 4]> = SmallVec::new();
@@ -124,7 +128,7 @@ impl MemoryStore {
             looked.push(look);
         }
         for (index, (op, look)) in group.iter().zip(&looked).enumerate() {
-            outcomes.push(Outcome::Verdict(match op.action {
+            each(Outcome::Verdict(match op.action {
                 Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
                 Action::Take | Action::Hold { .. } if go_ahead && look.fits => {
                     shards.of(op).commit(&op.take, op.action, look, now)
