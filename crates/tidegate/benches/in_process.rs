@@ -97,8 +97,11 @@ impl Contestants {
             request_id: None,
             shadow: false,
         };
-        let outcomes = self.store.apply_at(&[Operation { take, action: Action::Take }], SystemClock.now());
-        outcomes[0].verdict().is_some_and(|verdict| verdict.allowed)
+        let mut allowed = false;
+        self.store.apply_each(&[Operation { take, action: Action::Take }], SystemClock.now(), |outcome| {
+            allowed = outcome.verdict().is_some_and(|verdict| verdict.allowed);
+        });
+        allowed
     }
 
     /// A whole decision: path, matching, identity, store, joining.

@@ -94,9 +94,16 @@ impl MemoryStore {
 
     /// Applies one group at `now`, all or nothing, and tells `each` the outcomes in order: for callers in a hurry,
     /// to whom carrying them around costs as much as working them out. The group's shards are locked meanwhile.
-    pub fn apply_each(&self, group: &[Operation<'_>], now: Timestamp, each: impl FnMut(Outcome)) {
+    pub fn apply_each(&self, group: &[Operation<'_>], now: Timestamp, mut each: impl FnMut(Outcome)) {
         let Some((first, others)) = group.split_first() else { return };
         let number = self.shard_of(first);
+        if others.is_empty() && first.action == Action::Take {
+            let (verdict, overflowed) = self.shards[number].0.lock().take(&first.take, now);
+            if overflowed {
+                self.overflowed.fetch_add(1, Ordering::Relaxed);
+            }
+            return each(Outcome::Verdict(verdict));
+        }
         if others.iter().all(|op| self.shard_of(op) == number) {
             self.apply_locked(group, now, &mut *self.shards[number].0.lock(), each);
         } else {

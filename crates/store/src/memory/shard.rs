@@ -138,6 +138,19 @@ impl Shard {
             .commit(table, take, action, looked, now))
     }
 
+    /// Looks at `take` and does it if it fits, in one go: what most groups come down to.
+    pub(super) fn take(&mut self, take: &Take<'_>, now: Timestamp) -> (Verdict, bool) {
+        with_table!(self, take.quota.algorithm(), |table, books| {
+            let looked = books.look(table, take, 0, now);
+            let verdict = if looked.fits {
+                books.commit(table, take, Action::Take, &looked, now)
+            } else {
+                books.report(table, take, &looked, 0, now)
+            };
+            (verdict, looked.overflowed)
+        })
+    }
+
     /// Replaces a hold's cost by that of `take`.
     pub(super) fn settle(&mut self, take: &Take<'_>, id: HoldId, now: Timestamp) -> Verdict {
         with_table!(self, take.quota.algorithm(), |table, books| books.settle(table, take, id, now))
@@ -229,6 +242,7 @@ impl Books {
         if looked.free { Verdict { allowed: true, retry: Retry::Now, ..verdict } } else { verdict }
     }
 
+    #[inline]
     fn commit<C: Counter>(
         &mut self,
         table: &mut Table<C>,
@@ -245,12 +259,13 @@ impl Books {
         let known = looked.slot.filter(|&id| table.is_at(id, fingerprint));
         let slot = known.or_else(|| table.find(fingerprint)).unwrap_or_else(|| {
             self.keys += 1;
-            table.insert(fingerprint, self.quotas.acquire(take.quota))
+            let mut counter = C::default();
+            counter.advance(&take.quota, now);
+            table.insert(fingerprint, self.quotas.acquire(take.quota), counter)
         });
         let crowded = table.entries() >= self.max_keys.saturating_mul(LOG_ENTRIES_PER_KEY);
         let verdict = table.update(slot, |slot| {
             let quota = self.quotas.get(slot.quota);
-            slot.counter.advance(quota, now);
             slot.counter.charge(quota, take.cost);
             if crowded {
                 slot.counter.squeeze();
@@ -305,6 +320,7 @@ impl Books {
     }
 
     /// Lets time and changed rules take effect on a counter; answers with the quota in force.
+    #[inline]
     fn bring_up_to_date<C: Counter>(
         &mut self,
         slot: &mut Slot<C>,

@@ -63,9 +63,9 @@ impl<C: Counter> Table<C> {
         result
     }
 
-    /// Adds a fresh counter that is not there yet.
-    pub(super) fn insert(&mut self, fingerprint: Fingerprint, quota: QuotaId) -> u32 {
-        let slot = Slot { fingerprint, quota, held: false, occupied: true, counter: C::default() };
+    /// Adds a counter of a key that has none.
+    pub(super) fn insert(&mut self, fingerprint: Fingerprint, quota: QuotaId, counter: C) -> u32 {
+        let slot = Slot { fingerprint, quota, held: false, occupied: true, counter };
         let id = self.slots.insert(slot);
         let slots = &self.slots;
         self.index.insert_unique(fingerprint[0], id, |&id| slots.get(id).fingerprint[0]);
