@@ -1,0 +1,170 @@
+//! Documents together: joined, checked against each other, compiled.
+
+use std::collections::HashMap;
+
+use tidegate_core::rule::Allowance;
+use tidegate_core::tier::Tiers;
+use tidegate_core::{RuleSet, RuleSetParts};
+
+use crate::document::{Document, Named};
+use crate::problem::{Problem, Problems, Report, quoted};
+use crate::suggest;
+use crate::text::{Place, Placed};
+
+/// Joins documents and compiles them to the rule set with the source's own `version`.
+///
+/// No documents are no rules, which is how an empty prefix or table is read.
+pub fn compile(documents: Vec<Document>, version: u64) -> Result<RuleSet, Problems> {
+    let mut report = check(&documents);
+    rules_are_there(&mut report, &documents);
+    report.finish(())?;
+    let first = documents.first().map_or("rules", Document::name).to_owned();
+    RuleSet::new(join(documents, version)).map_err(|error| Problem::whole(&first, error.to_string()).into())
+}
+
+fn join(documents: Vec<Document>, version: u64) -> RuleSetParts {
+    let mut parts = RuleSetParts { version, ..RuleSetParts::default() };
+    for document in documents {
+        parts.rules.extend(document.rules.into_iter().filter_map(|named| named.value));
+        parts.ipv6_prefix = last(document.ipv6_prefix).unwrap_or(parts.ipv6_prefix);
+        let Tiers { list, default, users, from } = &mut parts.tiers;
+        list.extend(document.tiers.into_iter().filter_map(|named| named.value));
+        users.extend(document.users.into_iter().map(|placed| placed.value));
+        *default = last(document.default_tier).or(default.take());
+        if let Some(facets) = last(document.tier_from) {
+            *from = facets;
+        }
+    }
+    parts
+}
+
+fn last<T>(list: Vec<Placed<T>>) -> Option<T> {
+    list.into_iter().last().map(|placed| placed.value)
+}
+
+/// What is wrong with documents beside each other.
+pub(crate) fn check(documents: &[Document]) -> Report {
+    let mut report = contradictions(documents);
+    tiers_are_there(&mut report, documents);
+    report
+}
+
+/// What no further document can put right.
+pub(crate) fn contradictions(documents: &[Document]) -> Report {
+    let mut report = Report::default();
+    unique(&mut report, documents, "rule", |document| &document.rules);
+    unique(&mut report, documents, "tier", |document| &document.tiers);
+    agreed(&mut report, documents, "default_tier", |document| &document.default_tier);
+    agreed(&mut report, documents, "tier_from", |document| &document.tier_from);
+    agreed(&mut report, documents, "ipv6_prefix", |document| &document.ipv6_prefix);
+    users(&mut report, documents);
+    report
+}
+
+/// A place in one of the documents, to be named in a message.
+fn spot(document: &Document, at: Place) -> String {
+    format!("{}:{}:{}", document.name(), at.line, at.column)
+}
+
+fn unique<T>(
+    report: &mut Report,
+    documents: &[Document],
+    what: &str,
+    list: impl Fn(&Document) -> &Vec<Named<T>>,
+) {
+    let mut seen = HashMap::new();
+    for document in documents {
+        for named in list(document) {
+            if let Some((other, at)) = seen.insert(&*named.name, (document, named.at)) {
+                let message = format!(
+                    "there is already a {what} {} at {}; rename one of them",
+                    quoted(&named.name),
+                    spot(other, at)
+                );
+                report.add(|| Problem::new(&document.text, named.at, message));
+            }
+        }
+    }
+}
+
+/// A setting that holds for all documents may be stated by several only if they agree.
+fn agreed<T: PartialEq>(
+    report: &mut Report,
+    documents: &[Document],
+    key: &str,
+    list: impl Fn(&Document) -> &Vec<Placed<T>>,
+) {
+    let mut first: Option<(&Document, &Placed<T>)> = None;
+    for document in documents {
+        for placed in list(document) {
+            match first {
+                None => first = Some((document, placed)),
+                Some((_, earlier)) if earlier.value == placed.value => {}
+                Some((other, earlier)) => {
+                    let spot = spot(other, earlier.at);
+                    let message = format!("`{key}` is different at {spot}; it holds for all rules: keep one");
+                    report.add(|| Problem::new(&document.text, placed.at, message));
+                }
+            }
+        }
+    }
+}
+
+fn users(report: &mut Report, documents: &[Document]) {
+    let mut seen: HashMap<&str, (&Document, &Placed<_>)> = HashMap::new();
+    for document in documents {
+        for placed in &document.users {
+            let (user, tier): &(Box<str>, Box<str>) = &placed.value;
+            match seen.insert(user, (document, placed)) {
+                Some((other, earlier)) if earlier.value.1 != *tier => {
+                    let spot = spot(other, earlier.at);
+                    let message = format!("user {} is in another tier at {spot}; keep one", quoted(user));
+                    report.add(|| Problem::new(&document.text, placed.at, message));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Every tier that is named exists, and tiered rules have tiers.
+fn tiers_are_there(report: &mut Report, documents: &[Document]) {
+    // Where tiers could not be read, nobody can tell which there are.
+    if documents.iter().any(|document| document.tiers_unclear) {
+        return;
+    }
+    let known: HashMap<&str, ()> =
+        documents.iter().flat_map(|document| &document.tiers).map(|named| (&*named.name, ())).collect();
+    let names = || known.keys().copied();
+    for document in documents {
+        let users = document.users.iter().map(|placed| (placed.at, &placed.value.1));
+        let defaults = document.default_tier.iter().map(|placed| (placed.at, &placed.value));
+        for (at, name) in users.chain(defaults).filter(|(_, name)| !known.contains_key(&***name)) {
+            let hint = suggest::hint(name, names(), || "; add it under `tiers` or name another".to_owned());
+            let message = format!("there is no tier {}{hint}", quoted(name));
+            report.add(|| Problem::new(&document.text, at, message));
+        }
+        for named in document.rules.iter().filter(|named| known.is_empty() && is_tiered(named)) {
+            let message = format!(
+                "rule {} is tiered, but there are no tiers; add some under `tiers`, or give it a limit",
+                quoted(&named.name)
+            );
+            report.add(|| Problem::new(&document.text, named.at, message));
+        }
+    }
+}
+
+fn is_tiered(named: &Named<tidegate_core::Rule>) -> bool {
+    named.value.as_ref().is_some_and(|rule| rule.allowance == Allowance::Tiered)
+}
+
+/// Saying nothing about rules is more likely a mistake than a wish for no limits at all.
+fn rules_are_there(report: &mut Report, documents: &[Document]) {
+    if let [first, ..] = documents
+        && !documents.iter().any(|document| document.states_rules)
+    {
+        let message =
+            "there are no rules; add some under `rules`, or write `rules: []` if there are to be none";
+        report.add(|| Problem::new(&first.text, Place::START, message.to_owned()));
+    }
+}

@@ -1,0 +1,134 @@
+//! A whole text: which shape it has, and what it says.
+
+use std::sync::Arc;
+
+use tidegate_core::tier::Tier;
+use tidegate_core::{Facet, Rule, Timestamp};
+
+use crate::fields::known_keys;
+use crate::node::{Kind, Node};
+use crate::reader::Reader;
+use crate::rule::Defaults;
+use crate::schema::SHAPES;
+use crate::text::{Place, Placed, Text};
+use crate::{json, yaml};
+
+/// What one text says: its rules and tiers, each with its place.
+#[derive(Debug)]
+pub struct Document {
+    pub(crate) text: Arc<Text>,
+    pub(crate) version: Option<u64>,
+    pub(crate) updated_at: Option<Timestamp>,
+    pub(crate) rules: Vec<Named<Rule>>,
+    pub(crate) tiers: Vec<Named<Tier>>,
+    pub(crate) default_tier: Vec<Placed<Box<str>>>,
+    /// Users and the tiers they are in.
+    pub(crate) users: Vec<Placed<(Box<str>, Box<str>)>>,
+    pub(crate) tier_from: Vec<Placed<Vec<Facet>>>,
+    pub(crate) ipv6_prefix: Vec<Placed<u8>>,
+    /// Whether there may be tiers that could not be read at all.
+    pub(crate) tiers_unclear: bool,
+    /// Whether it says which rules there are, be it none.
+    pub(crate) states_rules: bool,
+}
+
+/// Something with a name; the value is missing if it could not be read, so that the name is still known.
+#[derive(Debug)]
+pub(crate) struct Named<T> {
+    pub(crate) at: Place,
+    pub(crate) name: Box<str>,
+    pub(crate) value: Option<T>,
+}
+
+impl Document {
+    /// The author's own version, as the text states it; the largest where several documents of a text do.
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    /// When the author last changed it, as the text states it.
+    pub fn updated_at(&self) -> Option<Timestamp> {
+        self.updated_at
+    }
+
+    /// The name of the text.
+    pub fn name(&self) -> &str {
+        self.text.name()
+    }
+
+    /// The rules in the order of the text.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter_map(|named| named.value.as_ref())
+    }
+
+    fn empty(text: &Arc<Text>) -> Self {
+        Self {
+            text: Arc::clone(text),
+            version: None,
+            updated_at: None,
+            rules: Vec::new(),
+            tiers: Vec::new(),
+            default_tier: Vec::new(),
+            users: Vec::new(),
+            tier_from: Vec::new(),
+            ipv6_prefix: Vec::new(),
+            tiers_unclear: false,
+            states_rules: false,
+        }
+    }
+
+    /// Reads a text as far as it can be read; what is wrong is reported.
+    pub(crate) fn read(reader: &mut Reader<'_>, text: &Arc<Text>) -> Self {
+        let content = text.content();
+        let roots = if json::looks_like(content) {
+            json::parse(reader, content)
+        } else {
+            yaml::parse(reader, content)
+        };
+        let mut document = Self { tiers_unclear: !reader.report.is_empty(), ..Self::empty(text) };
+        let mut said = false;
+        for root in &roots {
+            said |= document.read_root(reader, root);
+        }
+        // Nothing must not pass for "no limits": a file caught half written looks just like it.
+        if !said && reader.report.is_empty() {
+            reader.problem(
+                Place::START,
+                "the document is empty; write `rules: []` if there are to be no rules",
+            );
+        }
+        document
+    }
+
+    /// Reads one document of the text; `false` if it says nothing.
+    fn read_root(&mut self, reader: &mut Reader<'_>, node: &Node<'_>) -> bool {
+        match &node.kind {
+            Kind::Null => return false,
+            Kind::Map(entries) if entries.is_empty() => return false,
+            Kind::List(items) => self.read_rules(reader, items, Defaults::default()),
+            Kind::Map(entries) => {
+                let has = |key: &str| entries.iter().any(|entry| entry.key.value == key);
+                if has("rate_limits") {
+                    self.read_rate_limits(reader, node);
+                } else if has("rules") || !is_rule(node, has("rule_id")) {
+                    self.read_whole(reader, node);
+                } else {
+                    self.read_rules(reader, std::slice::from_ref(node), Defaults::default());
+                }
+            }
+            _ => {
+                let message = format!(
+                    "a rule document must be a mapping or a list of rules, not {}; start with `rules:`",
+                    node.describe()
+                );
+                reader.problem(node.at, message);
+            }
+        }
+        true
+    }
+}
+
+/// Whether a mapping without `rules` is a single rule: it names itself, or knows more of a rule's keys.
+fn is_rule(node: &Node<'_>, has_id: bool) -> bool {
+    has_id || known_keys(node, &SHAPES.rule) > known_keys(node, &SHAPES.document)
+}

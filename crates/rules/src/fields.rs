@@ -1,0 +1,110 @@
+//! Mappings whose keys are fixed.
+
+use crate::node::{Entry, Kind, Node};
+use crate::problem::quoted;
+use crate::reader::Reader;
+use crate::schema::{SHAPES, Shape};
+use crate::suggest;
+use crate::text::Place;
+
+/// The key by which YAML 1.1 took over the keys of another mapping.
+const MERGE: &str = "<<";
+
+/// The values of a mapping, by key.
+pub(crate) struct Fields<'n, 't> {
+    pub(crate) at: Place,
+    shape: &'static Shape,
+    entries: &'n [Entry<'t>],
+    /// Known keys that unknown ones were probably meant to be.
+    meant: Vec<&'static str>,
+    /// Whether it means to take keys from elsewhere, so that nothing can be said about missing ones.
+    merges: bool,
+}
+
+impl<'n, 't> Fields<'n, 't> {
+    /// Opens `node` as a mapping of this shape; reports every key it does not know.
+    pub(crate) fn open(reader: &mut Reader<'_>, node: &'n Node<'t>, shape: &'static Shape) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            reader.expected(
+                shape.what,
+                "a mapping",
+                node,
+                Some(format!("write it like `{}`", shape.example)),
+            );
+            return None;
+        };
+        let mut fields = Self { at: node.at, shape, entries, meant: Vec::new(), merges: false };
+        for (index, Entry { key, .. }) in entries.iter().enumerate() {
+            if shape.has(&key.value) {
+                continue;
+            }
+            if reader.report.gives_up(entries.len() - index) {
+                break;
+            }
+            let message = fields.unknown(&key.value);
+            reader.problem(key.at, message);
+        }
+        Some(fields)
+    }
+
+    fn unknown(&mut self, key: &str) -> String {
+        if key == MERGE {
+            self.merges = true;
+            return format!("`{MERGE}` is not part of YAML 1.2 and does not merge; write the keys out");
+        }
+        let shapes = &*SHAPES;
+        let others =
+            [&shapes.rule, &shapes.condition, &shapes.document, &shapes.r#override, &shapes.defaults];
+        let what = self.shape.what;
+        let written = quoted(key);
+        match others.into_iter().find(|other| other.has(key)) {
+            Some(_) if std::ptr::eq(self.shape, &shapes.rate_limits) => {
+                format!("{written} cannot stand beside `rate_limits`; rename `rate_limits` to `tiers`")
+            }
+            Some(other) => format!("unknown key {written} in {what}; it belongs {}", other.place),
+            None => {
+                self.meant.extend(suggest::nearest(key, self.shape.keys()));
+                let known =
+                    || format!("; known in {what}: {}", self.shape.keys().collect::<Vec<_>>().join(", "));
+                format!("unknown key {written}{}", suggest::hint(key, self.shape.keys(), known))
+            }
+        }
+    }
+
+    /// Whether `key` is missing, and not just misspelt, which is reported already.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        !self.merges && !self.has(key) && !self.meant.contains(&key)
+    }
+
+    /// What is given for `key`.
+    pub(crate) fn get(&self, key: &str) -> Option<&'n Node<'t>> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Where `key` itself is written.
+    pub(crate) fn key_at(&self, key: &str) -> Option<Place> {
+        self.entry(key).map(|entry| entry.key.at)
+    }
+
+    fn entry(&self, key: &str) -> Option<&'n Entry<'t>> {
+        debug_assert!(self.shape.has(key), "{key} is no key of {}", self.shape.what);
+        self.entries.iter().find(|entry| entry.key.value == key)
+    }
+
+    /// Asks `read` for the value of `key`, if it is given.
+    pub(crate) fn read<T>(&self, key: &str, read: impl FnOnce(&str, &'n Node<'t>) -> Option<T>) -> Option<T> {
+        self.get(key).and_then(|node| read(key, node))
+    }
+}
+
+/// How many of the keys of `node` a shape knows, to tell what a mapping means to be.
+pub(crate) fn known_keys(node: &Node<'_>, shape: &Shape) -> usize {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().filter(|entry| shape.has(&entry.key.value)).count(),
+        _ => 0,
+    }
+}

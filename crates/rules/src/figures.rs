@@ -1,0 +1,150 @@
+//! Limit, window, burst and algorithm to a quota.
+
+use tidegate_core::quota::QuotaError;
+use tidegate_core::{Algorithm, Quota, Span};
+
+use crate::fields::Fields;
+use crate::names::{ALGORITHMS, DEFAULT_ALGORITHM};
+use crate::problem::quoted;
+use crate::reader::Reader;
+use crate::text::{Place, Placed};
+
+/// The keys that state figures.
+pub(crate) const KEYS: [&str; 5] = ["limit", "window", "window_size_seconds", "burst", "algorithm"];
+
+/// What counts where figures are left out.
+#[derive(Clone, Copy)]
+pub(crate) enum Base {
+    /// Nothing: limit and window must be given.
+    None,
+    /// Window and algorithm of this quota.
+    Quota(Quota),
+    /// Cannot be told, because what it would be is itself wrong.
+    Unknown,
+}
+
+impl Base {
+    fn algorithm(self) -> Algorithm {
+        match self {
+            Self::Quota(quota) => quota.algorithm(),
+            Self::None | Self::Unknown => DEFAULT_ALGORITHM,
+        }
+    }
+
+    fn window(self) -> Option<Span> {
+        match self {
+            Self::Quota(quota) => Some(quota.window()),
+            Self::None | Self::Unknown => None,
+        }
+    }
+}
+
+/// Figures as given: readable ones only.
+struct Figures {
+    limit: Option<Placed<u64>>,
+    window: Option<Placed<Span>>,
+    burst: Option<Placed<u64>>,
+    algorithm: Option<Algorithm>,
+}
+
+/// The quota that `fields` state; `what` they belong to is named where something is missing.
+pub(crate) fn quota(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    what: &str,
+    base: Base,
+) -> Option<Quota> {
+    let given = read(reader, fields);
+    let lacks_window = fields.lacks("window") && fields.lacks("window_size_seconds");
+    if fields.lacks("limit") {
+        let message =
+            format!("{what} has no `limit`; say how much per window, such as `limit: 100` (0 blocks)");
+        reader.problem(fields.at, message);
+    }
+    if lacks_window && matches!(base, Base::None) {
+        let message = format!("{what} has no `window`; say for how long the limit is, such as `window: 60s`");
+        reader.problem(fields.at, message);
+    }
+    if fields.has("algorithm") && given.algorithm.is_none() {
+        return None;
+    }
+    let algorithm = given.algorithm.unwrap_or(base.algorithm());
+    let limit = given.limit?;
+    let window = match given.window {
+        Some(window) => window,
+        None if lacks_window => Placed { at: fields.at, value: base.window()? },
+        None => return None,
+    };
+    build(reader, algorithm, &limit, &window, given.burst.as_ref())
+}
+
+/// Looks at the figures one by one, where it is unclear whether they are wanted at all.
+pub(crate) fn check(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) {
+    read(reader, fields);
+}
+
+fn read(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Figures {
+    let limit = whole(reader, fields, "limit", "0 blocks; for no limit, leave the rule out");
+    let burst = whole(reader, fields, "burst", "");
+    let window = window(reader, fields);
+    let algorithm = fields.read("algorithm", |key, node| reader.named(key, node, &ALGORITHMS));
+    Figures { limit, window, burst, algorithm }
+}
+
+fn whole(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, key: &str, hint: &str) -> Option<Placed<u64>> {
+    fields.read(key, |key, node| Some(Placed { at: node.at, value: reader.whole(key, node, hint)? }))
+}
+
+fn window(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Span>> {
+    let span =
+        fields.read("window", |key, node| Some(Placed { at: node.at, value: reader.duration(key, node)? }));
+    let seconds = whole(
+        reader,
+        fields,
+        "window_size_seconds",
+        "for anything but whole seconds use `window`, such as `window: 500ms`",
+    );
+    if let (Some(_), Some(at)) = (fields.key_at("window"), fields.key_at("window_size_seconds")) {
+        reader.problem(at, "`window` is given as well; remove one of the two");
+    }
+    span.or(seconds.map(|seconds| Placed { at: seconds.at, value: Span::from_secs(seconds.value) }))
+}
+
+fn build(
+    reader: &mut Reader<'_>,
+    algorithm: Algorithm,
+    limit: &Placed<u64>,
+    window: &Placed<Span>,
+    burst: Option<&Placed<u64>>,
+) -> Option<Quota> {
+    let quota = match burst {
+        Some(burst) if algorithm == Algorithm::TokenBucket => {
+            Quota::token_bucket(limit.value, window.value, burst.value)
+        }
+        // A burst that equals the limit is what every other algorithm has anyway.
+        Some(burst) if burst.value != limit.value => {
+            let counted = quoted(algorithm.name());
+            let message = format!(
+                "`burst` is for `token_bucket`, and this counts by {counted}; remove it or change the algorithm"
+            );
+            reader.problem(burst.at, message);
+            return None;
+        }
+        _ => Quota::new(algorithm, limit.value, window.value),
+    };
+    quota.map_err(|error| reader.problem(place_of(&error, limit, window, burst), error.to_string())).ok()
+}
+
+/// Which of the figures an error is about.
+fn place_of(
+    error: &QuotaError,
+    limit: &Placed<u64>,
+    window: &Placed<Span>,
+    burst: Option<&Placed<u64>>,
+) -> Place {
+    match (error, burst) {
+        (QuotaError::Window(_), _) => window.at,
+        (QuotaError::Units { .. }, Some(burst)) if burst.value > limit.value => burst.at,
+        (QuotaError::Units { .. } | QuotaError::LogLimit(_), _) => limit.at,
+    }
+}

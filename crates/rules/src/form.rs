@@ -1,0 +1,263 @@
+//! Rule documents as types: what they may say, key by key.
+//!
+//! Rules are written with these types, the JSON Schema is generated from them, and the reader takes the keys it
+//! knows from that schema: a key that is added here is known everywhere. The reader itself walks the text instead of
+//! deserialising it, so as to find every problem and not only the first.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use tidegate_core::Facet;
+
+use crate::names;
+
+/// A text that may only be one of a few, or must have a certain look, with the schema that says so.
+macro_rules! text_type {
+    ($(#[$doc:meta])* $name:ident($inner:ty) = $schema:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Serialize)]
+        pub struct $name(pub $inner);
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+text_type! {
+    /// The name of an algorithm.
+    Algorithm(&'static str) = one_of(&names::ALGORITHMS)
+}
+text_type! {
+    /// What to do with a request that lacks an identity.
+    OnMissingIdentity(&'static str) = one_of(&names::ON_MISSING_IDENTITY)
+}
+text_type! {
+    /// What to do with a request when the store cannot be asked.
+    OnStoreFailure(&'static str) = one_of(&names::ON_STORE_FAILURE)
+}
+text_type! {
+    /// A length of time.
+    Duration(String) = json_schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d|w)$", "examples": ["60s"]})
+}
+text_type! {
+    /// A point in time.
+    Moment(String) = json_schema!({"type": "string", "format": "date-time"})
+}
+
+text_type! {
+    /// A fact that a rule counts by.
+    Counted(String) = json_schema!({"type": "string", "pattern": counted_pattern(), "examples": ["user_id"]})
+}
+text_type! {
+    /// A fact that names a request's tier.
+    TierSource(String) = json_schema!({"type": "string", "pattern": "^(header|attribute):.+$"})
+}
+
+fn counted_pattern() -> String {
+    let plain: Vec<&str> = Facet::plain_names().collect();
+    format!("^({}|(header|attribute):.+)$", plain.join("|"))
+}
+
+fn one_of<T>(table: &[(&'static str, T)]) -> Schema {
+    let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+    json_schema!({"type": "string", "enum": names})
+}
+
+/// One or several.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum OneOrMany<T = String> {
+    /// One.
+    One(T),
+    /// Several, at least one.
+    Many(Vec<T>),
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("OneOrMany{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
+    }
+}
+
+/// A whole rule document: rules, and the tiers they refer to.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// The author's own version of the document; shown, and not otherwise used.
+    pub version: Option<u64>,
+    /// When the document was last changed (RFC 3339); shown, and not otherwise used.
+    pub updated_at: Option<Moment>,
+    /// What holds for the rules of this document that do not say otherwise.
+    pub defaults: Option<Defaults>,
+    /// Named figures. A rule with `tiered: true` takes limit, window, burst and algorithm from the request's tier.
+    pub tiers: Option<BTreeMap<String, Figures>>,
+    /// The tier of a request that names none that is known. Without it: the tier that allows least.
+    pub default_tier: Option<String>,
+    /// The tier of users that is known beforehand: user → tier.
+    pub users: Option<BTreeMap<String, String>>,
+    /// Where a request's tier is read from when the request does not state it: `header:<name>` or
+    /// `attribute:<name>`, one or a list asked in order. Only name a header that clients cannot set themselves.
+    pub tier_from: Option<OneOrMany<TierSource>>,
+    /// How many bits of an IPv6 address are counted by, because one client usually has a whole network. Default 64.
+    #[schemars(range(max = 128))]
+    pub ipv6_prefix: Option<u8>,
+    /// The rules. All that match a request apply to it.
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// What holds for the rules of a document that do not say otherwise.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// What becomes of a request when the store cannot be asked: `local` (default) decides without it, `allow` lets
+    /// it pass, `deny` refuses it.
+    pub on_store_failure: Option<OnStoreFailure>,
+    /// What becomes of a request without the identity a rule counts by: counted by `ip` (default), counted as one
+    /// with all like it (`shared`), left alone by the rule (`skip`), or refused (`refuse`).
+    pub on_missing_identity: Option<OnMissingIdentity>,
+}
+
+/// Tiers and nothing else: each entry is a tier, and one rule named `tier` counts every user within theirs.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimits {
+    /// The tiers by name.
+    pub rate_limits: BTreeMap<String, Figures>,
+    /// The author's own version of the document; shown, and not otherwise used.
+    pub version: Option<u64>,
+    /// When the document was last changed (RFC 3339); shown, and not otherwise used.
+    pub updated_at: Option<Moment>,
+}
+
+/// How much, per how long, counted how. Needs a limit and exactly one of `window` and `window_size_seconds`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["window"]}, {"required": ["window_size_seconds"]}]))]
+pub struct Figures {
+    /// How much per window. 0 blocks.
+    pub limit: u64,
+    /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d.
+    pub window: Option<Duration>,
+    /// The window in seconds, instead of `window`.
+    pub window_size_seconds: Option<u64>,
+    /// How much a token bucket holds at most; the limit if not given or smaller. Token buckets only.
+    pub burst: Option<u64>,
+    /// How it is counted. Default `token_bucket`.
+    pub algorithm: Option<Algorithm>,
+}
+
+/// One rule: which requests it applies to, by what they are counted, and how much there is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend(
+    "if" = {"properties": {"tiered": {"const": true}}, "required": ["tiered"]},
+    "then" = {"not": {"anyOf": [
+        {"required": ["limit"]}, {"required": ["window"]}, {"required": ["window_size_seconds"]},
+        {"required": ["burst"]}, {"required": ["algorithm"]}
+    ]}},
+    "else" = {
+        "required": ["limit"],
+        "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]
+    }
+))]
+pub struct Rule {
+    /// The rule's name, unique among all rules: letters, digits, `_`, `-` and `.`, at most 128.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
+    pub rule_id: String,
+    /// What the rule is for, in words.
+    pub description: Option<String>,
+    /// What is counted by: `user_id` (within its tenant when there is one), `tenant_id`, `ip_address`, `api_key`,
+    /// `header:<name>`, `attribute:<name>`, `path`, `global`, or a list of these counted together.
+    pub identifier_type: OneOrMany<Counted>,
+    /// What becomes of a request without the identity this rule counts by: counted by `ip` (default), counted as
+    /// one with all like it (`shared`), left alone by this rule (`skip`), or refused (`refuse`).
+    pub on_missing_identity: Option<OnMissingIdentity>,
+    /// How it is counted. Default `token_bucket`.
+    pub algorithm: Option<Algorithm>,
+    /// How much per window. 0 blocks. Needed unless the rule is tiered.
+    pub limit: Option<u64>,
+    /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d. A rule that is not tiered needs
+    /// this or `window_size_seconds`.
+    pub window: Option<Duration>,
+    /// The window in seconds, instead of `window`.
+    pub window_size_seconds: Option<u64>,
+    /// How much a token bucket holds at most; the limit if not given or smaller. Token buckets only.
+    pub burst: Option<u64>,
+    /// Takes limit, window, burst and algorithm from the request's tier instead of stating them. Default false.
+    pub tiered: Option<bool>,
+    /// Lower goes first in answers and breaks ties. Default 100.
+    pub priority: Option<i32>,
+    /// Which requests the rule applies to: all conditions given must hold; without any, every request.
+    pub r#match: Option<Match>,
+    /// Counts and reports, but never refuses and never holds up another rule. Default false.
+    pub shadow: Option<bool>,
+    /// Other figures for one identity or for everybody, possibly until a date.
+    pub overrides: Option<Vec<Override>>,
+    /// What becomes of a request when the store cannot be asked: `local` (default) decides without it, `allow` lets
+    /// it pass, `deny` refuses it.
+    pub on_store_failure: Option<OnStoreFailure>,
+}
+
+/// Which requests a rule applies to: all conditions given must hold.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Match {
+    /// The path. A trailing `*` is everything below; `*` or `{name}` elsewhere is one segment, `**` any number.
+    #[schemars(regex(pattern = "^/"))]
+    pub path_pattern: Option<String>,
+    /// The methods, one or a list.
+    pub methods: Option<OneOrMany>,
+    /// Whether there must be a user. `false` is the same as not given: either.
+    pub requires_authentication: Option<bool>,
+    /// Headers that must be there with these values; `"*"` is any value.
+    pub required_headers: Option<BTreeMap<String, String>>,
+    /// Attributes that must be there with these values; `"*"` is any value.
+    pub required_attributes: Option<BTreeMap<String, String>>,
+    /// Networks the address must be in, v4 or v6, one or a list: `192.168.1.0/24`.
+    pub ip_subnet: Option<OneOrMany>,
+}
+
+/// Other figures than the rule's own. What it does not state (except the burst) is the rule's; an override of a
+/// tiered rule states its window.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("not" = {"required": ["window", "window_size_seconds"]}))]
+pub struct Override {
+    /// Whom it is for: a user, an address, whatever the rule counts by. A list names all parts of one identity, such
+    /// as tenant and user; a single text is compared with the last part. Without it: everybody.
+    pub identity: Option<OneOrMany>,
+    /// How much per window. 0 blocks.
+    pub limit: u64,
+    /// The window, if it is not the rule's.
+    pub window: Option<Duration>,
+    /// The window in seconds, instead of `window`.
+    pub window_size_seconds: Option<u64>,
+    /// How much a token bucket holds at most; the override's limit if not given.
+    pub burst: Option<u64>,
+    /// How it is counted, if not like the rule.
+    pub algorithm: Option<Algorithm>,
+    /// When it ends (RFC 3339). Without it: never.
+    pub until: Option<Moment>,
+}

@@ -1,0 +1,157 @@
+//! One rule.
+
+use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
+use tidegate_core::{Condition, Facet, Identifier, Rule};
+
+use crate::condition::{self, is_header};
+use crate::fields::Fields;
+use crate::figures::{self, Base};
+use crate::names::{ON_MISSING_IDENTITY, ON_STORE_FAILURE};
+use crate::node::Node;
+use crate::overrides;
+use crate::problem::quoted;
+use crate::reader::Reader;
+use crate::schema::SHAPES;
+use crate::suggest;
+use crate::text::Placed;
+
+/// The longest rule id: it becomes part of keys, labels and header values.
+const MAX_ID_CHARS: usize = 128;
+
+/// What holds for a rule that does not say otherwise.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Defaults {
+    on_store_failure: OnStoreFailure,
+    on_missing_identity: OnMissingIdentity,
+}
+
+impl Defaults {
+    pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Self> {
+        let fields = Fields::open(reader, node, &SHAPES.defaults)?;
+        Some(Self::default().or_as(reader, &fields))
+    }
+
+    /// These, unless `fields` say otherwise.
+    fn or_as(self, reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Self {
+        let failure = fields.read("on_store_failure", |key, node| reader.named(key, node, &ON_STORE_FAILURE));
+        let missing =
+            fields.read("on_missing_identity", |key, node| reader.named(key, node, &ON_MISSING_IDENTITY));
+        Self {
+            on_store_failure: failure.unwrap_or(self.on_store_failure),
+            on_missing_identity: missing.unwrap_or(self.on_missing_identity),
+        }
+    }
+}
+
+/// A rule as far as it could be read: its id, if that is sound, and all of it, if that is.
+pub(crate) struct Read {
+    pub(crate) id: Option<Placed<Box<str>>>,
+    pub(crate) rule: Option<Rule>,
+}
+
+/// Reads a rule; what is wrong with it is reported.
+pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults) -> Read {
+    let Some(fields) = Fields::open(reader, node, &SHAPES.rule) else {
+        return Read { id: None, rule: None };
+    };
+    let id = id(reader, &fields);
+    let what = id.as_ref().map_or_else(|| "a rule".to_owned(), |id| format!("rule `{}`", id.value));
+    let identifier = identifier(reader, &fields, &what);
+    let description = fields.read("description", |key, node| reader.text(key, node));
+    let priority = fields.read("priority", |key, node| reader.signed(key, node));
+    let condition = fields.read("match", |_, node| condition::read(reader, node));
+    let shadow = fields.read("shadow", |key, node| reader.flag(key, node));
+    let defaults = defaults.or_as(reader, &fields);
+    let allowance = allowance(reader, &fields, &what);
+    let base = match allowance {
+        Some(Allowance::Fixed(quota)) => Base::Quota(quota),
+        Some(Allowance::Tiered) => Base::None,
+        None => Base::Unknown,
+    };
+    let overrides =
+        fields.read("overrides", |key, node| overrides::read(reader, key, node, base, identifier.as_ref()));
+    let rule = id.as_ref().zip(identifier).zip(allowance).map(|((id, identifier), allowance)| Rule {
+        id: id.value.clone(),
+        description: description.map(Into::into),
+        priority: priority.unwrap_or(DEFAULT_PRIORITY),
+        condition: condition.unwrap_or_else(Condition::default),
+        identifier,
+        on_missing_identity: defaults.on_missing_identity,
+        allowance,
+        shadow: shadow.unwrap_or_default(),
+        overrides: overrides.unwrap_or_default(),
+        on_store_failure: defaults.on_store_failure,
+    });
+    Read { id, rule }
+}
+
+fn id(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Box<str>>> {
+    let Some(node) = fields.get("rule_id") else {
+        if fields.lacks("rule_id") {
+            reader.problem(fields.at, "a rule has no `rule_id`; give it a name of its own");
+        }
+        return None;
+    };
+    let text = reader.text("rule_id", node)?;
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if !text.is_empty() && text.len() <= MAX_ID_CHARS && text.bytes().all(sound) {
+        return Some(Placed { at: node.at, value: text.into() });
+    }
+    let message = format!(
+        "`rule_id` must be 1 to {MAX_ID_CHARS} letters, digits, `_`, `-` or `.`, not {}; rename it",
+        quoted(text)
+    );
+    reader.problem(node.at, message);
+    None
+}
+
+fn identifier(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Identifier> {
+    let Some(node) = fields.get("identifier_type") else {
+        if fields.lacks("identifier_type") {
+            let hint = "say what to count by, such as `user_id`, `ip_address` or `global`";
+            reader.problem(fields.at, format!("{what} has no `identifier_type`; {hint}"));
+        }
+        return None;
+    };
+    let items = reader.many("identifier_type", node);
+    let facets: Vec<Facet> = items.iter().filter_map(|item| facet(reader, "identifier_type", item)).collect();
+    if facets.len() == items.len() { Identifier::new(facets) } else { None }
+}
+
+/// One fact to count by.
+pub(crate) fn facet(reader: &mut Reader<'_>, key: &str, node: &Node<'_>) -> Option<Facet> {
+    let text = reader.text(key, node)?;
+    let facet = text.parse().ok();
+    match &facet {
+        Some(Facet::Header(name)) if !is_header(reader, name, node.at) => return None,
+        Some(Facet::Attribute(name)) if !reader.is_name("an attribute's name", name, node.at) => return None,
+        Some(_) => {}
+        None => {
+            let known = || Facet::plain_names().chain(["header:<name>", "attribute:<name>"]);
+            let hint = suggest::hint(text, known(), || format!("; use {}", suggest::choice(known())));
+            reader.problem(node.at, format!("unknown {} {}{hint}", quoted(key), quoted(text)));
+        }
+    }
+    facet
+}
+
+fn allowance(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Allowance> {
+    let tiered = match fields.get("tiered").map(|node| reader.flag("tiered", node)) {
+        Some(Some(tiered)) => tiered,
+        None => false,
+        Some(None) => {
+            figures::check(reader, fields);
+            return None;
+        }
+    };
+    if !tiered {
+        return figures::quota(reader, fields, what, Base::None).map(Allowance::Fixed);
+    }
+    for key in figures::KEYS {
+        if let Some(at) = fields.key_at(key) {
+            let message = format!("a tiered rule takes `{key}` from the tier; remove it, or remove `tiered`");
+            reader.problem(at, message);
+        }
+    }
+    Some(Allowance::Tiered)
+}

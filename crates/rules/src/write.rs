@@ -1,0 +1,144 @@
+//! A rule as a rule document writes it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tidegate_core::pattern::{Pattern, Segment};
+use tidegate_core::rule::{Allowance, Override, Target, Wanted};
+use tidegate_core::{Algorithm, Condition, Quota, Rule, Timestamp};
+
+use crate::condition::ANY_VALUE;
+use crate::form::{self, OneOrMany};
+use crate::names::{self, name_of};
+
+/// A rule in the form of a rule document, for people and programs to read; reading it gives the same rule.
+pub fn to_json(rule: &Rule) -> Value {
+    let quota = match rule.allowance {
+        Allowance::Fixed(quota) => Some(quota),
+        Allowance::Tiered => None,
+    };
+    let form = form::Rule {
+        rule_id: rule.id.to_string(),
+        description: rule.description.as_deref().map(str::to_owned),
+        identifier_type: one_or_many(
+            rule.identifier.facets().iter().map(|facet| form::Counted(facet.to_string())).collect(),
+        ),
+        on_missing_identity: Some(form::OnMissingIdentity(name_of(
+            &names::ON_MISSING_IDENTITY,
+            &rule.on_missing_identity,
+        ))),
+        algorithm: quota.map(|quota| form::Algorithm(quota.algorithm().name())),
+        limit: quota.map(|quota| quota.limit()),
+        window: quota.map(|quota| window(&quota)),
+        window_size_seconds: None,
+        burst: quota.and_then(|quota| burst(&quota)),
+        tiered: quota.is_none().then_some(true),
+        priority: Some(rule.priority),
+        r#match: condition(&rule.condition),
+        shadow: rule.shadow.then_some(true),
+        overrides: (!rule.overrides.is_empty()).then(|| rule.overrides.iter().map(r#override).collect()),
+        on_store_failure: Some(form::OnStoreFailure(name_of(
+            &names::ON_STORE_FAILURE,
+            &rule.on_store_failure,
+        ))),
+    };
+    without_null(serde_json::to_value(form).unwrap_or_default())
+}
+
+/// Leaves out what is not said.
+fn without_null(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_null(value)))
+            .collect(),
+        Value::Array(list) => list.into_iter().map(without_null).collect(),
+        other => other,
+    }
+}
+
+fn one_or_many<T>(mut texts: Vec<T>) -> OneOrMany<T> {
+    match texts.pop() {
+        Some(only) if texts.is_empty() => OneOrMany::One(only),
+        last => {
+            texts.extend(last);
+            OneOrMany::Many(texts)
+        }
+    }
+}
+
+fn window(quota: &Quota) -> form::Duration {
+    form::Duration(quota.window().to_string())
+}
+
+fn burst(quota: &Quota) -> Option<u64> {
+    let capacity = quota.capacity();
+    (quota.algorithm() == Algorithm::TokenBucket && capacity != quota.limit()).then_some(capacity)
+}
+
+fn condition(condition: &Condition) -> Option<form::Match> {
+    let some = |texts: Vec<String>| (!texts.is_empty()).then(|| one_or_many(texts));
+    let form = form::Match {
+        path_pattern: condition.path.as_ref().map(pattern),
+        methods: (!condition.methods.is_empty())
+            .then(|| OneOrMany::Many(condition.methods.iter().map(ToString::to_string).collect())),
+        requires_authentication: condition.requires_authentication.then_some(true),
+        required_headers: wanted(&condition.headers),
+        required_attributes: wanted(&condition.attributes),
+        ip_subnet: some(condition.subnets.iter().map(ToString::to_string).collect()),
+    };
+    let says_something = condition.path.is_some()
+        || form.methods.is_some()
+        || condition.requires_authentication
+        || form.required_headers.is_some()
+        || form.required_attributes.is_some()
+        || form.ip_subnet.is_some();
+    says_something.then_some(form)
+}
+
+fn wanted(list: &[(Box<str>, Wanted)]) -> Option<BTreeMap<String, String>> {
+    let value = |wanted: &Wanted| match wanted {
+        Wanted::Value(text) => text.to_string(),
+        Wanted::Present => ANY_VALUE.to_owned(),
+    };
+    (!list.is_empty()).then(|| list.iter().map(|(name, wanted)| (name.to_string(), value(wanted))).collect())
+}
+
+/// A pattern that means the same; the names its author gave to segments are not kept.
+fn pattern(pattern: &Pattern) -> String {
+    let segments = pattern.segments();
+    let mut text = String::new();
+    for (index, segment) in segments.iter().enumerate() {
+        text.push('/');
+        text.push_str(match segment {
+            Segment::Literal(literal) => literal,
+            // At the end a `*` would be everything below.
+            Segment::One if index + 1 == segments.len() => "{segment}",
+            Segment::One | Segment::Below => "*",
+            Segment::Any => "**",
+        });
+    }
+    if text.is_empty() { "/".to_owned() } else { text }
+}
+
+fn r#override(entry: &Override) -> form::Override {
+    form::Override {
+        identity: match &entry.target {
+            Target::Everybody => None,
+            Target::Identity(texts) => Some(one_or_many(texts.iter().map(ToString::to_string).collect())),
+        },
+        limit: entry.quota.limit(),
+        window: Some(window(&entry.quota)),
+        window_size_seconds: None,
+        burst: burst(&entry.quota),
+        algorithm: Some(form::Algorithm(entry.quota.algorithm().name())),
+        until: entry.until.and_then(moment),
+    }
+}
+
+/// RFC 3339; what lies beyond the year 9999 never comes.
+fn moment(at: Timestamp) -> Option<form::Moment> {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()?;
+    Some(form::Moment(at.to_string()))
+}

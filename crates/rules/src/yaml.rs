@@ -1,0 +1,282 @@
+//! YAML to nodes.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+
+use crate::node::{Entry, Kind, MAX_DEPTH, MAX_NODES, Node};
+use crate::problem::quoted;
+use crate::reader::Reader;
+use crate::text::{Place, Placed};
+
+/// The most values that aliases may add to a text: enough to share a few settings, too few for a bomb.
+const MAX_ALIASED: usize = 1_000_000;
+
+/// The documents of a YAML text. What cannot be parsed is reported, and ends the text.
+pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'t>> {
+    let events = Parser::new_from_str(content);
+    let mut parser = Yaml { events, reader, anchors: HashMap::new(), nodes: 0, aliased: 0 };
+    let mut documents = Vec::new();
+    while let Ok((event, span)) = parser.next() {
+        match event {
+            Event::StreamEnd => break,
+            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
+            event => match parser.node(event, span, 0) {
+                Ok(node) => documents.push(node),
+                Err(Stop) => break,
+            },
+        }
+    }
+    documents
+}
+
+/// Reading cannot go on; why is reported.
+struct Stop;
+
+struct Yaml<'t, 'r, 'x> {
+    events: Parser<'t, StrInput<'t>>,
+    reader: &'r mut Reader<'x>,
+    anchors: HashMap<usize, Node<'t>>,
+    nodes: usize,
+    aliased: usize,
+}
+
+impl<'t> Yaml<'t, '_, '_> {
+    fn next(&mut self) -> Result<(Event<'t>, Span), Stop> {
+        match self.events.next() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(self.stop(self.place_of(&error), syntax(&error))),
+            None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    /// Where an error is; the parser sees a tab only when the line before it is done with.
+    fn place_of(&self, error: &ScanError) -> Place {
+        let at = place(*error.marker());
+        let tab = |line: u32| {
+            let column = self.reader.text.line(line).position(|c| c == '\t')?;
+            Some(Place { line, column: u32::try_from(column).ok()?.saturating_add(1) })
+        };
+        if !error.info().contains("tab") {
+            return at;
+        }
+        tab(at.line).or_else(|| tab(at.line.saturating_add(1))).unwrap_or(at)
+    }
+
+    fn stop(&mut self, at: Place, message: impl Into<String>) -> Stop {
+        self.reader.problem(at, message);
+        Stop
+    }
+
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node<'t>, Stop> {
+        let at = place(span.start);
+        self.check_size(at, depth)?;
+        let (node, anchor) = match event {
+            Event::Alias(anchor) => return self.alias(at, anchor),
+            Event::Scalar(text, style, anchor, tag) => {
+                (Node { at, kind: self.scalar(at, text, style, tag.as_deref()) }, anchor)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.collection_tag(at, tag.as_deref());
+                (self.list(at, depth)?, anchor)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.collection_tag(at, tag.as_deref());
+                (self.map(at, depth)?, anchor)
+            }
+            _ => return Err(self.stop(at, "the text ends too early; complete it")),
+        };
+        if anchor != 0 {
+            self.aliased(at, node.size())?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn check_size(&mut self, at: Place, depth: usize) -> Result<(), Stop> {
+        self.nodes += 1;
+        if depth > MAX_DEPTH {
+            return Err(self.stop(at, format!("nested more than {MAX_DEPTH} levels deep; flatten it")));
+        }
+        if self.nodes > MAX_NODES {
+            let message = format!("more than {MAX_NODES} values; split the text into several");
+            return Err(self.stop(at, message));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, at: Place, depth: usize) -> Result<Node<'t>, Stop> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Node { at, kind: Kind::List(items) }),
+                (event, span) => items.push(self.node(event, span, depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, at: Place, depth: usize) -> Result<Node<'t>, Stop> {
+        let mut entries = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(Node::map(self.reader, at, entries));
+            }
+            let written = matches!(event, Event::Scalar(..)).then(|| text_of(&event)).flatten();
+            let key = self.node(event, span, depth + 1)?;
+            let text = written.or_else(|| text_of_node(&key));
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            match text {
+                Some(text) => entries.push(Entry { key: Placed { at: key.at, value: text }, value }),
+                None => self.reader.problem(key.at, format!("a key must be a text, not {}", key.describe())),
+            }
+        }
+    }
+
+    fn alias(&mut self, at: Place, anchor: usize) -> Result<Node<'t>, Stop> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err(self.stop(at, "an alias inside what it stands for has no end; write the value out"));
+        };
+        let node = node.clone();
+        self.aliased(at, node.size())?;
+        Ok(node)
+    }
+
+    fn aliased(&mut self, at: Place, size: usize) -> Result<(), Stop> {
+        self.aliased += size;
+        if self.aliased <= MAX_ALIASED {
+            return Ok(());
+        }
+        let message = format!("aliases stand for more than {MAX_ALIASED} values; write fewer of them");
+        Err(self.stop(at, message))
+    }
+
+    fn scalar(&mut self, at: Place, text: Cow<'t, str>, style: ScalarStyle, tag: Option<&Tag>) -> Kind<'t> {
+        match tag {
+            Some(tag) if is_core(tag) && tag.suffix == "str" => Kind::Text(text),
+            Some(tag) if !is_core(tag) && !is_plain_mark(tag) => {
+                self.reader.problem(at, unknown_tag(tag));
+                Kind::Text(text)
+            }
+            _ if style == ScalarStyle::Plain => resolve(text),
+            _ => Kind::Text(text),
+        }
+    }
+
+    fn collection_tag(&mut self, at: Place, tag: Option<&Tag>) {
+        if let Some(tag) = tag
+            && !is_core(tag)
+            && !is_plain_mark(tag)
+        {
+            self.reader.problem(at, unknown_tag(tag));
+        }
+    }
+}
+
+fn is_core(tag: &Tag) -> bool {
+    tag.is_yaml_core_schema()
+}
+
+/// A lone `!` only says that nothing is to be read into a value.
+fn is_plain_mark(tag: &Tag) -> bool {
+    tag.suffix.is_empty() || tag.suffix == "!"
+}
+
+fn unknown_tag(tag: &Tag) -> String {
+    format!("tag {} means nothing here; remove it", quoted(&tag.to_string()))
+}
+
+fn text_of<'t>(event: &Event<'t>) -> Option<Cow<'t, str>> {
+    match event {
+        Event::Scalar(text, style, ..) if !text.is_empty() || *style != ScalarStyle::Plain => {
+            Some(text.clone())
+        }
+        _ => None,
+    }
+}
+
+fn text_of_node<'t>(node: &Node<'t>) -> Option<Cow<'t, str>> {
+    match &node.kind {
+        Kind::Text(text) | Kind::Number(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// What a plain scalar is (YAML 1.2, core schema).
+fn resolve(text: Cow<'_, str>) -> Kind<'_> {
+    match &*text {
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "true" | "True" | "TRUE" => Kind::Flag(true),
+        "false" | "False" | "FALSE" => Kind::Flag(false),
+        number if is_number(number) => Kind::Number(text),
+        _ => Kind::Text(text),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    if matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return true;
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let based = |prefix, base| {
+        text.strip_prefix(prefix)
+            .is_some_and(|digits: &str| !digits.is_empty() && digits.chars().all(|c| c.is_digit(base)))
+    };
+    matches!(unsigned, ".inf" | ".Inf" | ".INF")
+        || based("0o", 8)
+        || based("0x", 16)
+        // Rust's floats are YAML's, but for the names of the infinite ones.
+        || (unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok())
+}
+
+fn place(marker: Marker) -> Place {
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Place { line: number(marker.line().max(1)), column: number(marker.col() + 1) }
+}
+
+/// What the parser says, with the usual way out.
+fn syntax(error: &ScanError) -> String {
+    let said = error.info();
+    let fix = match said {
+        _ if said.contains("anchor") => "a text that starts with `*` or `&` needs quotes",
+        _ if said.contains("tab") => "indent with spaces",
+        _ if said.contains("mapping values are not allowed") => {
+            "indent like the line above, or quote a text that contains `: `"
+        }
+        _ if said.contains("quoted scalar") => "close the quote it opens",
+        _ if said.contains("flow") || said.contains("bracket") || said.contains("':' indicator") => {
+            "close every `{` and `[` on the way"
+        }
+        _ if said.contains("expected node content") => {
+            "a value is missing, or the `]` or `}` that closes a list or mapping"
+        }
+        _ if said.contains("unexpected character") => "put the text in quotes",
+        _ if said.contains("recursion") => "nest less deeply",
+        _ if said.contains("unprintable") => {
+            "remove the character, or write it as an escape in double quotes"
+        }
+        _ => "check the indentation here and on the line above",
+    };
+    format!("not YAML: {said}; {fix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_scalars_are_what_yaml_says() {
+        for number in ["0", "-1", "+1", "1.5", ".5", "1e3", "0x1F", "0o17", ".inf", "-.Inf", ".nan", "007"] {
+            assert!(matches!(resolve(number.into()), Kind::Number(_)), "{number}");
+        }
+        for text in
+            ["1s", "yes", "no", "1_000", "inf", "nan", "0x", "-", "1.2.3.4", "+", "e3", "192.168.1.0/24"]
+        {
+            assert!(matches!(resolve(text.into()), Kind::Text(_)), "{text}");
+        }
+        assert!(matches!(resolve("~".into()), Kind::Null));
+        assert!(matches!(resolve("TRUE".into()), Kind::Flag(true)));
+    }
+}

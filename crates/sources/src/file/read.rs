@@ -1,0 +1,206 @@
+//! What is there at one moment.
+
+use std::fs::{self, File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tidegate_rules::decode;
+
+use crate::NamedText;
+
+/// The most that all files together may hold; a hundred thousand rules take about 20 MiB.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The ends of the names of files that are read in a folder.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// What a look found.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// Changes with everything that can be told without reading: sizes, times, which files there are.
+    pub(super) stamp: u64,
+    /// What the files say; `None` if the stamp is the one already known.
+    pub(super) content: Option<Content>,
+    /// The folders in which a change would show.
+    pub(super) folders: Vec<PathBuf>,
+}
+
+/// The documents, or why they cannot be had.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) documents: Result<Vec<NamedText>, String>,
+    pub(super) digest: u64,
+}
+
+impl Content {
+    fn new(documents: Result<Vec<NamedText>, String>) -> Self {
+        Self { digest: digest(&documents), documents }
+    }
+}
+
+impl Look {
+    /// Looks at `path`; reads only if the stamp is not `known`.
+    pub(super) fn at(path: &Path, known: Option<u64>) -> Self {
+        let files = files(path);
+        let stamp = stamp(path, &files);
+        let content = (known != Some(stamp)).then(|| Content::new(files.and_then(|files| read_all(&files))));
+        Self { stamp, content, folders: folders(path) }
+    }
+
+    /// A look that could not be taken at all.
+    pub(super) fn failed(error: &dyn std::error::Error) -> Self {
+        let content = Content::new(Err(format!("reading the rules was interrupted: {error}")));
+        Self { stamp: content.digest, content: Some(content), folders: Vec::new() }
+    }
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The files that `path` stands for, in order.
+fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let metadata = fs::metadata(path).map_err(|error| explain(path, &error))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| explain(path, &error))? {
+        let file = entry.map_err(|error| explain(path, &error))?.path();
+        if is_document(&file) && !file.is_dir() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{} holds no *.yaml, *.yml or *.json; put the rules there", path.display()));
+    }
+    Ok(files)
+}
+
+/// Hidden files are what editors and Kubernetes work with, not what somebody wrote.
+fn is_document(file: &Path) -> bool {
+    let hidden = file.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && file.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known))
+}
+
+fn stamp(path: &Path, files: &Result<Vec<PathBuf>, String>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    files.hash(&mut hasher);
+    for file in files.iter().flatten().map(PathBuf::as_path).chain([path]) {
+        match fs::metadata(file) {
+            Ok(metadata) => stamp_file(&metadata, &mut hasher),
+            Err(error) => error.kind().hash(&mut hasher),
+        }
+    }
+    hasher.finish()
+}
+
+fn stamp_file(metadata: &Metadata, hasher: &mut DefaultHasher) {
+    (metadata.len(), metadata.modified().ok()).hash(hasher);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        // The change time cannot be set back, unlike the time of modification.
+        (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec(), metadata.mode())
+            .hash(hasher);
+    }
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<NamedText>, String> {
+    let mut left = MAX_BYTES;
+    files
+        .iter()
+        .map(|file| {
+            let document = read_one(file, left)?;
+            left -= document.text.len() as u64;
+            Ok(document)
+        })
+        .collect()
+}
+
+fn read_one(file: &Path, at_most: u64) -> Result<NamedText, String> {
+    let name = file.display().to_string();
+    let metadata = fs::metadata(file).map_err(|error| explain(file, &error))?;
+    if !metadata.is_file() {
+        // Opening a pipe would wait for somebody to write into it.
+        return Err(format!("{name} is not a regular file; name a file or a folder"));
+    }
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(at_most + 1).read_to_end(&mut bytes));
+    read.map_err(|error| explain(file, &error))?;
+    if bytes.len() as u64 > at_most {
+        let most = MAX_BYTES / (1024 * 1024);
+        return Err(format!("{name} makes the rules larger than {most} MiB; use fewer or shorter rules"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(NamedText { name, text }),
+        Err(error) => Err(decode(&name, error.as_bytes()).err().map_or_else(String::new, |p| p.to_string())),
+    }
+}
+
+/// An error with what to do about it.
+fn explain(path: &Path, error: &io::Error) -> String {
+    let path_text = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => {
+            format!("{path_text} is a link to something that is not there; point it at the rules")
+        }
+        io::ErrorKind::NotFound => format!("{path_text} is not there; create it or name another"),
+        io::ErrorKind::PermissionDenied => {
+            format!("{path_text} may not be read; make it readable for the user this runs as")
+        }
+        _ => format!("{path_text} cannot be read: {error}"),
+    }
+}
+
+/// The folders around `path` and around what it resolves to: a file changes by its name being put in a folder, a
+/// link by its target changing elsewhere.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let mut add = |folder: Option<&Path>| {
+        let folder = folder.map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+        if let Some(folder) = folder.filter(|folder| folder.is_dir()).map(Path::to_owned)
+            && !folders.contains(&folder)
+        {
+            folders.push(folder);
+        }
+    };
+    let target = fs::canonicalize(path).ok();
+    for place in [Some(path), target.as_deref()].into_iter().flatten() {
+        add(place.parent());
+        add(Some(place));
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_told_by_their_names() {
+        for name in ["a.yaml", "b.yml", "c.json", "x/d.yaml", "e.f.json"] {
+            assert!(is_document(Path::new(name)), "{name}");
+        }
+        for name in [".a.yaml", "..data", ".#a.yaml", "a.yaml~", "a.yaml.swp", "a.txt", "yaml", "a.YAML.bak"]
+        {
+            assert!(!is_document(Path::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_known_stamp_spares_the_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        fs::write(&path, "x").unwrap();
+        let first = Look::at(&path, None);
+        assert!(first.content.is_some());
+        assert!(Look::at(&path, Some(first.stamp)).content.is_none());
+        fs::write(&path, "xy").unwrap();
+        assert!(Look::at(&path, Some(first.stamp)).content.is_some());
+    }
+}

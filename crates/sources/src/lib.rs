@@ -1,0 +1,65 @@
+//! Where rule documents come from.
+//!
+//! A [`RuleSource`] yields all its documents at once, first as they are and then again after every change. It says
+//! what is *there*; whether that makes a rule set is decided by whoever reads it, who also keeps the last good one.
+//!
+//! ```no_run
+//! use tidegate_sources::{Event, FileSource, RuleSource};
+//!
+//! # async fn run() {
+//! let mut source = FileSource::new("rules.yaml");
+//! loop {
+//!     match source.next().await {
+//!         Event::Loaded(snapshot) => println!("version {}", snapshot.version),
+//!         Event::Failed(why) => eprintln!("{why}; the rules stay as they are"),
+//!     }
+//! }
+//! # }
+//! ```
+
+mod file;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use file::FileSource;
+
+/// A source's next event, when it comes.
+pub type Next<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;
+
+/// Something that holds rule documents and tells when they change.
+pub trait RuleSource: Send {
+    /// Waits for the next event. The first comes at once, with what is there or why nothing can be had; each later
+    /// one when that has changed.
+    ///
+    /// A source is well as long as its last event was [`Event::Loaded`]. Giving up waiting loses nothing: the next
+    /// call goes on where this one was.
+    fn next(&mut self) -> Next<'_>;
+}
+
+/// What a source has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// These are the documents now.
+    Loaded(Snapshot),
+    /// They cannot be had, for this reason, which names the fix. What was loaded last stays in force.
+    Failed(String),
+}
+
+/// All documents of a source at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The source's own version; only grows.
+    pub version: u64,
+    /// The documents, in the order in which they are to be joined.
+    pub documents: Vec<NamedText>,
+}
+
+/// One document and what to call it in messages.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NamedText {
+    /// A file's path, a key, a row's id.
+    pub name: String,
+    /// The content.
+    pub text: String,
+}
