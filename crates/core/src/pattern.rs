@@ -25,6 +25,14 @@ pub enum Segment {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     segments: Vec<Segment>,
+    text: Box<str>,
+}
+
+/// As its author wrote it.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 impl Pattern {
@@ -95,7 +103,7 @@ impl FromStr for Pattern {
             });
         }
         segments.dedup_by(|a, b| matches!((&a, &b), (Segment::Any, Segment::Any)));
-        Ok(Self { segments })
+        Ok(Self { segments, text: text.into() })
     }
 }
 
@@ -129,6 +137,7 @@ mod tests {
         assert_eq!(read("/a/**/**/b"), [literal("a"), Segment::Any, literal("b")]);
         assert_eq!(read("/caf\u{e9}"), [literal("caf%C3%A9")]);
         assert_eq!(read("/%6Frders"), [literal("orders")]);
+        assert_eq!("/users/{id}".parse::<Pattern>().unwrap().to_string(), "/users/{id}");
     }
 
     #[test]

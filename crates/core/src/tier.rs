@@ -23,7 +23,7 @@ pub struct Tiers {
     pub list: Vec<Tier>,
     /// The tier of a request that names none, or none that is known. Without it: the one that allows least.
     pub default: Option<Box<str>>,
-    /// Users whose tier is known beforehand.
+    /// Users whose tier is known beforehand; a tier that is not listed is the default.
     pub users: Vec<(Box<str>, Box<str>)>,
     /// Headers and attributes that name a request's tier, asked in order when it does not say itself.
     pub from: Vec<Facet>,
@@ -50,7 +50,7 @@ pub(crate) struct TierTable {
 }
 
 impl TierTable {
-    /// Compiles tiers, or names a tier that is mentioned but not there.
+    /// Compiles tiers, or names the default tier if it is not there.
     pub(crate) fn new(tiers: Tiers, version: u64) -> Result<Self, Box<str>> {
         let by_name: HashMap<Box<str>, u32, _> =
             (0u32..).zip(&tiers.list).map(|(index, tier)| (tier.name.clone(), index)).collect();
@@ -62,11 +62,9 @@ impl TierTable {
                 .min_by_key(|(_, tier)| hourly_rate(&tier.quota))
                 .map(|(index, _)| index),
         };
-        let by_user = tiers
-            .users
-            .iter()
-            .map(|(user, tier)| Ok((user.clone(), position(tier)?)))
-            .collect::<Result<_, Box<str>>>()?;
+        // As with a tier that a request names: one that is not there is the default.
+        let users = tiers.users.iter();
+        let by_user = users.filter_map(|(user, tier)| Some((user.clone(), *by_name.get(tier)?))).collect();
         let list = tiers.list.into_iter().map(|tier| Tier { quota: tier.quota.at_version(version), ..tier });
         Ok(Self { tiers: list.collect(), by_user, from: tiers.from, default, by_name })
     }

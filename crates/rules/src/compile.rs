@@ -137,7 +137,10 @@ fn tiers_are_there(report: &mut Report, documents: &[Document]) {
         documents.iter().flat_map(|document| &document.tiers).map(|named| (&*named.name, ())).collect();
     let names = || known.keys().copied();
     for document in documents {
+        // A user may be in a plan that is no tier here, and then has the default; one that looks like a known
+        // tier is a slip of the pen.
         let users = document.users.iter().map(|placed| (placed.at, &placed.value.1));
+        let users = users.filter(|(_, name)| !suggest::nearest(name, names()).is_empty());
         let defaults = document.default_tier.iter().map(|placed| (placed.at, &placed.value));
         for (at, name) in users.chain(defaults).filter(|(_, name)| !known.contains_key(&***name)) {
             let hint = suggest::hint(name, names(), || "; add it under `tiers` or name another".to_owned());

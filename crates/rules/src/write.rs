@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tidegate_core::pattern::{Pattern, Segment};
 use tidegate_core::rule::{Allowance, Override, Target, Wanted};
 use tidegate_core::{Algorithm, Condition, Quota, Rule, Timestamp};
 
@@ -80,7 +79,7 @@ fn burst(quota: &Quota) -> Option<u64> {
 fn condition(condition: &Condition) -> Option<form::Match> {
     let some = |texts: Vec<String>| (!texts.is_empty()).then(|| one_or_many(texts));
     let form = form::Match {
-        path_pattern: condition.path.as_ref().map(pattern),
+        path_pattern: condition.path.as_ref().map(ToString::to_string),
         methods: (!condition.methods.is_empty())
             .then(|| OneOrMany::Many(condition.methods.iter().map(ToString::to_string).collect())),
         requires_authentication: condition.requires_authentication.then_some(true),
@@ -106,22 +105,6 @@ fn wanted(list: &[(Box<str>, Wanted)]) -> Option<BTreeMap<String, String>> {
 }
 
 /// A pattern that means the same; the names its author gave to segments are not kept.
-fn pattern(pattern: &Pattern) -> String {
-    let segments = pattern.segments();
-    let mut text = String::new();
-    for (index, segment) in segments.iter().enumerate() {
-        text.push('/');
-        text.push_str(match segment {
-            Segment::Literal(literal) => literal,
-            // At the end a `*` would be everything below.
-            Segment::One if index + 1 == segments.len() => "{segment}",
-            Segment::One | Segment::Below => "*",
-            Segment::Any => "**",
-        });
-    }
-    if text.is_empty() { "/".to_owned() } else { text }
-}
-
 fn r#override(entry: &Override) -> form::Override {
     form::Override {
         identity: match &entry.target {

@@ -64,7 +64,6 @@ fn the_contract_is_kept() {
         [
             ("free", (Algorithm::TokenBucket, 10, 1_000, 10)),
             ("basic", (Algorithm::TokenBucket, 100, 1_000, 100)),
-            ("premium", (Algorithm::TokenBucket, 1_000, 1_000, 2_000)),
         ]
     );
 }

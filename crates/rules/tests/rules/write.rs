@@ -60,21 +60,14 @@ fn a_rule_is_written_as_people_write_it() {
 }
 
 #[test]
-fn patterns_keep_their_meaning() {
-    for (pattern, expected) in [
-        ("/", "/"),
-        ("/*", "/**"),
-        ("/orders", "/orders"),
-        ("/orders/*", "/orders/*"),
-        ("/users/{id}", "/users/{segment}"),
-        ("/users/{id}/posts/*", "/users/*/posts/*"),
-        ("/**/admin", "/**/admin"),
-        ("/caf\u{e9}", "/caf%C3%A9"),
-    ] {
+fn patterns_are_written_as_their_author_wrote_them() {
+    for pattern in
+        ["/", "/*", "/orders", "/orders/*", "/users/{id}", "/users/{id}/posts/*", "/**/admin", "/caf\u{e9}"]
+    {
         let text = json!({"rule_id": "a", "identifier_type": "path", "limit": 1, "window": "1s",
             "match": {"path_pattern": pattern}});
         let rule = &written("a.json", &text.to_string())[0];
-        assert_eq!(rule["match"]["path_pattern"], expected, "{pattern}");
+        assert_eq!(rule["match"]["path_pattern"], pattern);
         let again = &written("b.json", &rule.to_string())[0];
         assert_eq!(rule, again);
     }
