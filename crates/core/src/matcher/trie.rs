@@ -111,10 +111,35 @@ impl<T> Trie<T> {
     }
 
     /// Shows the values of all patterns that match `path` (in normal form) to `found`.
+    ///
+    /// Goes straight on as long as there is but one way to go, which is all the way for most paths.
     pub(super) fn visit(&self, path: &str, found: &mut impl FnMut(&T)) {
-        let (mut active, mut next) = (Active::new(), Active::new());
-        self.activate(ROOT, &mut active);
         let mut rest = path.strip_prefix('/').unwrap_or(path);
+        let mut id = ROOT;
+        loop {
+            let node = &self.nodes[id as usize];
+            if node.any.is_some() || node.repeats {
+                return self.visit_all(&[id], rest, found);
+            }
+            if rest.is_empty() {
+                return node.value.iter().for_each(found);
+            }
+            // Everything below matches from its first segment on, whatever follows.
+            node.below.iter().for_each(&mut *found);
+            let (segment, after) = split_segment(rest);
+            id = match (node.literal(hash(segment), segment), node.one) {
+                (Some(literal), Some(one)) => return self.visit_all(&[literal, one], after, found),
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => return,
+            };
+            rest = after;
+        }
+    }
+
+    /// The same from several nodes at once, each at most once at a time, however many ways lead to it.
+    fn visit_all(&self, from: &[NodeId], mut rest: &str, found: &mut impl FnMut(&T)) {
+        let (mut active, mut next) = (Active::new(), Active::new());
+        from.iter().for_each(|&id| self.activate(id, &mut active));
         while !rest.is_empty() && !active.is_empty() {
             let segment;
             (segment, rest) = split_segment(rest);
@@ -124,10 +149,7 @@ impl<T> Trie<T> {
                 if node.repeats {
                     self.activate(id, &mut next);
                 }
-                // Everything below matches from its first segment on, whatever follows.
-                if let Some(below) = &node.below {
-                    found(below);
-                }
+                node.below.iter().for_each(&mut *found);
                 for id in [node.literal(hash, segment), node.one].into_iter().flatten() {
                     self.activate(id, &mut next);
                 }
