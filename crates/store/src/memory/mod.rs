@@ -12,7 +12,6 @@ mod holds;
 mod quotas;
 mod replays;
 mod shard;
-mod slab;
 mod sweeper;
 mod table;
 
@@ -41,15 +40,15 @@ type Fingerprint = [u64; 2];
 /// How many counters a memory store keeps unless told otherwise.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
-/// Enough that cores rarely meet and a growing index is small; few enough that counters shared past the ceiling
-/// stay few.
-const MAX_SHARDS: usize = 64;
+/// Few enough that counters shared past the ceiling stay few.
+const MAX_SHARDS: usize = 1_024;
 
-/// Below this a shard would be so small that chance alone fills one before the others.
-const MIN_KEYS_PER_SHARD: usize = 1_024;
+/// Large enough that chance does not fill one shard before the others, small enough that cores rarely meet in one and
+/// that moving a shard's keys when it grows takes a fraction of a millisecond.
+const KEYS_PER_SHARD: usize = 16_384;
 
 /// Slots looked at under one lock while sweeping: some ten microseconds.
-const SWEEP_STEP: u32 = 512;
+const SWEEP_STEP: usize = 512;
 
 /// A shard on a cache line of its own, so that the locks of two never share one.
 #[repr(align(128))]
@@ -66,7 +65,7 @@ impl MemoryStore {
     /// A store for up to `max_keys` counters that goes by `clock`.
     pub fn new(max_keys: usize, clock: Arc<dyn Clock>) -> Self {
         let max_keys = max_keys.clamp(1, u32::MAX as usize / 4);
-        let shards = (max_keys / MIN_KEYS_PER_SHARD).next_power_of_two().clamp(1, MAX_SHARDS);
+        let shards = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().clamp(1, MAX_SHARDS);
         let shard = || Aligned(Mutex::new(Shard::new(max_keys.div_ceil(shards))));
         Self {
             shards: std::iter::repeat_with(shard).take(shards).collect(),

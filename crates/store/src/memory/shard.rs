@@ -13,7 +13,7 @@ use super::replays::Replays;
 use super::table::{Slot, Table};
 
 /// Slots looked at for one to reuse when the shard is full.
-const SEARCH: u32 = 32;
+const SEARCH: usize = 32;
 
 /// Log entries a shard keeps per key of its ceiling before it starts to join them.
 const LOG_ENTRIES_PER_KEY: usize = 8;
@@ -48,7 +48,7 @@ pub(super) struct Looked {
     /// The retry of an admitted request, which costs nothing.
     free: bool,
     /// Where its counter is, if it has one.
-    slot: Option<u32>,
+    slot: Option<usize>,
     fingerprint: Fingerprint,
 }
 
@@ -157,7 +157,7 @@ impl Shard {
     }
 
     /// Looks at the next `steps` slots of each table and forgets what is at rest; true when all were looked at.
-    pub(super) fn sweep(&mut self, now: Timestamp, steps: u32) -> bool {
+    pub(super) fn sweep(&mut self, now: Timestamp, steps: usize) -> bool {
         let mut done = true;
         for algorithm in Algorithm::ALL {
             with_table!(self, algorithm, |table, books| {

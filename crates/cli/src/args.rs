@@ -1,0 +1,134 @@
+//! What can be asked for on the command line.
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
+
+use crate::check::CheckArgs;
+use crate::completions::CompletionsArgs;
+use crate::explain::ExplainArgs;
+use crate::options::ServeArgs;
+use crate::rules::RulesCommand;
+use crate::simulate::SimulateArgs;
+
+/// An exact, fast rate limiter: rules, tiers, four algorithms
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// One thing to do.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run the decision service
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeArgs>),
+    /// Ask a running server whether a request may go ahead; if it may, it has been counted
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Show which rules apply to a request and where they stand; counts nothing
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Check rule files
+    #[command(subcommand, after_help = RULES_EXAMPLES)]
+    Rules(RulesCommand),
+    /// Replay recorded traffic against rules, before they go live
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(SimulateArgs),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate serve                                       try it with example rules
+  tidegate serve --rules rules.yaml                    with your own; changes take effect at once
+  tidegate check --user alice --method GET /orders/7   ask the running server
+  tidegate simulate --rules rules.yaml access.log      see whom rules would refuse";
+
+const SERVE_EXAMPLES: &str = "\
+Without any option it keeps counters in memory, applies a few example rules, and listens on this machine only. \
+SIGTERM and SIGINT end it once the requests in flight are answered; a second one ends it at once.
+
+Every option can also be set in the environment and in the file given with --config, where --max-keys is \
+TIDEGATE_MAX_KEYS and max_keys. The command line counts first, then the environment, then the file.
+
+Examples:
+  tidegate serve
+  tidegate serve --rules rules.yaml --max-keys 5000000
+  tidegate serve --http 0.0.0.0:8080 --allow-networks 10.0.0.0/8 --token-file /run/secrets/token
+  TIDEGATE_LOG=json tidegate serve --config tidegate.yaml";
+
+const CHECK_EXAMPLES: &str = "\
+Exits with 0 if the request may go ahead, with 1 if it may not or the server cannot be asked, with 2 if the question \
+makes no sense.
+
+Examples:
+  tidegate check --user alice --method GET /orders/7
+  tidegate check --ip 203.0.113.7 --method POST /auth/login && echo welcome
+  tidegate check --json --tenant acme --user bob --cost 5 /api/search";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tidegate explain --user alice --method GET /orders/7
+  tidegate explain --rules rules.yaml --ip 203.0.113.7 --method POST /auth/login   (needs no server)
+  tidegate explain --json --user alice /api/search";
+
+const RULES_EXAMPLES: &str = "\
+Examples:
+  tidegate rules validate rules.yaml
+  tidegate rules schema > rules.schema.json";
+
+const SIMULATE_EXAMPLES: &str = "\
+Every request is decided at the time it was recorded, by the same engine that serves. REQUESTS are lines of JSON, with \
+the fields of a check and the time as at_ms (Unix milliseconds) or at (RFC 3339), or an access log in combined format:
+  {\"at_ms\":1704067200000,\"user\":\"alice\",\"method\":\"GET\",\"resource\":\"/orders/7\"}
+  203.0.113.7 - alice [01/Jan/2024:00:00:00 +0000] \"GET /orders/7 HTTP/1.1\" 200 512 \"-\" \"curl\"
+
+Examples:
+  tidegate simulate --rules rules.yaml requests.jsonl
+  tidegate simulate --rules rules.yaml --skip-bad-lines /var/log/nginx/access.log.2.gz
+  zcat access.log.*.gz | tidegate simulate --rules rules.yaml -
+  tidegate simulate --rules rules.yaml --json requests.jsonl | jq -c 'select(.allowed | not)'";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  tidegate completions bash > ~/.local/share/bash-completion/completions/tidegate
+  tidegate completions zsh > ~/.zfunc/_tidegate
+  tidegate completions fish > ~/.config/fish/completions/tidegate.fish";
+
+/// What was asked for, and what exactly was given with it. Ends the process with 2 if it makes no sense.
+pub(crate) fn parse() -> (Command, ArgMatches) {
+    let mut matches = command().get_matches();
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => (cli.command, matches.remove_subcommand().map(|(_, given)| given).unwrap_or_default()),
+        Err(error) => error.exit(),
+    }
+}
+
+/// The whole command line.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        fn look(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{path} has no examples");
+            command.get_subcommands().for_each(|sub| look(sub, &path));
+        }
+        look(&command(), "");
+    }
+}

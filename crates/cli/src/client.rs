@@ -1,0 +1,145 @@
+//! Asking a running server: one request, one answer.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tidegate_core::Span;
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+
+/// The largest answer that is read.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// How to reach a server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Connect {
+    /// What to send as `Authorization: Bearer …`, if the server asks for it
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+
+    /// How long to wait for the answer
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    timeout: Span,
+}
+
+/// Where a server is: `http://127.0.0.1:8080`, or without the `http://`.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    authority: String,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("https://") {
+            return Err("only http:// is spoken; put a proxy that speaks https in between".to_owned());
+        }
+        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let uri = rest.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority);
+        match uri {
+            Some(authority) if authority.as_str() == rest && !rest.contains('@') => {
+                Ok(Self { authority: rest.to_owned() })
+            }
+            _ => Err("write it as http://HOST:PORT".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
+}
+
+/// What a server said.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+impl Connect {
+    /// Posts a JSON body; `flag` is how the user says where the server is.
+    pub(crate) fn post(
+        &self,
+        to: &Address,
+        path: &str,
+        body: Vec<u8>,
+        flag: &str,
+    ) -> Result<Answer, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+        let limit = Duration::from_millis(self.timeout.as_millis());
+        let answer = runtime.block_on(async { tokio::time::timeout(limit, self.ask(to, path, body)).await });
+        let reason = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error,
+            Err(_) => format!("no answer within {}", self.timeout),
+        };
+        Err(Failure::Failed(format!(
+            "cannot ask {to}: {reason}\nStart a server with `tidegate serve`, or say where it is with {flag} URL."
+        )))
+    }
+
+    async fn ask(&self, to: &Address, path: &str, body: Vec<u8>) -> Result<Answer, String> {
+        let target =
+            if has_port(&to.authority) { to.authority.clone() } else { format!("{}:80", to.authority) };
+        let stream = TcpStream::connect(target).await.map_err(|error| error.to_string())?;
+        let connected = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
+        let driver = tokio::spawn(connection);
+        let request = self.request(to, path, body)?;
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        driver.abort();
+        Ok(Answer { status, body })
+    }
+
+    fn request(&self, to: &Address, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
+        let mut request =
+            Request::post(path).header(HOST, &to.authority).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.body(Full::new(body.into())).map_err(|error| format!("the request cannot be sent: {error}"))
+    }
+}
+
+/// Whether a port follows the host, which may be an IPv6 address in brackets.
+fn has_port(authority: &str) -> bool {
+    authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_with_and_without_ceremony() {
+        for (text, shown) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080"),
+            ("localhost:8080", "http://localhost:8080"),
+            ("[::1]:8080", "http://[::1]:8080"),
+            ("limiter", "http://limiter"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+        for text in ["", "https://a", "http://", "a b", "http://a/b", "u@h:1", "ftp://x"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+        assert!(has_port("[::1]:80") && has_port("a:1") && !has_port("[::1]") && !has_port("a"));
+    }
+}

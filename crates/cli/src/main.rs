@@ -1,0 +1,42 @@
+//! The binary `tidegate`.
+
+mod args;
+mod banner;
+mod check;
+mod client;
+mod completions;
+mod config_file;
+mod decision;
+mod explain;
+mod failure;
+mod log;
+mod options;
+mod request;
+mod rules;
+mod sample;
+mod serve;
+mod settings;
+mod signals;
+mod simulate;
+mod source;
+mod store;
+mod suggest;
+mod table;
+mod terminal;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+fn main() -> ExitCode {
+    let (command, given) = args::parse();
+    let outcome = match command {
+        Command::Serve(args) => serve::run(&args, &given),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Rules(command) => rules::run(&command),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    outcome.unwrap_or_else(failure::Failure::report)
+}

@@ -1,0 +1,203 @@
+//! The options of `tidegate serve`, each defined once: flag, environment variable and key of the configuration file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use hyper::header::HeaderName;
+use ipnet::IpNet;
+use tidegate_core::Span;
+use tidegate_wire::HeaderStyle;
+
+use crate::source::RulesSource;
+use crate::store::Store;
+
+/// The arguments of `tidegate serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// A YAML file with any of these options
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// What an operator may decide; what is not given is as the help says.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Where decisions are asked for over HTTP [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_HTTP", value_parser = address, help_heading = "Listeners")]
+    pub(crate) http: Option<SocketAddr>,
+
+    /// Where gRPC is served [default: 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_GRPC", value_parser = address, help_heading = "Listeners")]
+    pub(crate) grpc: Option<SocketAddr>,
+
+    /// Where health, metrics and rules are [default: 127.0.0.1:8082]
+    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_ADMIN", value_parser = address, help_heading = "Listeners")]
+    pub(crate) admin: Option<SocketAddr>,
+
+    /// How many connections each listener serves at once [default: 10000]
+    #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
+    pub(crate) max_connections: Option<usize>,
+
+    /// Where the rules come from: a file or a folder of files, read again whenever they change [default: a few examples]
+    #[arg(long, value_name = "SOURCE", env = "TIDEGATE_RULES", help_heading = "Limits")]
+    pub(crate) rules: Option<RulesSource>,
+
+    /// Where counters are kept [default: memory:]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", help_heading = "Limits")]
+    pub(crate) store: Option<Store>,
+
+    /// How many counters to keep at most [default: 1000000]
+    #[arg(long, value_name = "N", env = "TIDEGATE_MAX_KEYS", help_heading = "Limits")]
+    pub(crate) max_keys: Option<usize>,
+
+    /// Which rate limit headers answers carry: x-ratelimit, ietf or both [default: x-ratelimit]
+    #[arg(long, value_name = "STYLES", env = "TIDEGATE_HEADERS", help_heading = "Answers")]
+    pub(crate) headers: Option<List<HeaderStyle>>,
+
+    /// A page that explains the limits, named in refusals
+    #[arg(long, value_name = "URL", env = "TIDEGATE_DOCUMENTATION_URL", help_heading = "Answers")]
+    pub(crate) documentation_url: Option<String>,
+
+    /// Networks whose callers may connect from outside this machine
+    #[arg(long, value_name = "NETWORKS", env = "TIDEGATE_ALLOW_NETWORKS", help_heading = "Access")]
+    pub(crate) allow_networks: Option<List<Network>>,
+
+    /// What callers from outside this machine must send as `Authorization: Bearer …`
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "TIDEGATE_TOKEN",
+        hide_env_values = true,
+        help_heading = "Access"
+    )]
+    pub(crate) token: Option<String>,
+
+    /// The file that token is in
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE", help_heading = "Access")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Names, besides this machine's own, by which browsers may reach the admin listener
+    #[arg(long, value_name = "NAMES", env = "TIDEGATE_HOST_NAMES", help_heading = "Access")]
+    pub(crate) host_names: Option<List<String>>,
+
+    /// Proxies whose word about a request is taken by /v1/authorize [default: 127.0.0.0/8,::1/128]
+    #[arg(long, value_name = "NETWORKS", env = "TIDEGATE_TRUSTED_PROXIES", help_heading = "Proxies")]
+    pub(crate) trusted_proxies: Option<List<Network>>,
+
+    /// The header in which such a proxy names the user [default: x-user-id]
+    #[arg(long, value_name = "HEADER", env = "TIDEGATE_USER_HEADER", help_heading = "Proxies")]
+    pub(crate) user_header: Option<HeaderName>,
+
+    /// The header in which it names the tenant [default: x-tenant-id]
+    #[arg(long, value_name = "HEADER", env = "TIDEGATE_TENANT_HEADER", help_heading = "Proxies")]
+    pub(crate) tenant_header: Option<HeaderName>,
+
+    /// The header in which it passes on the API key [default: x-api-key]
+    #[arg(long, value_name = "HEADER", env = "TIDEGATE_API_KEY_HEADER", help_heading = "Proxies")]
+    pub(crate) api_key_header: Option<HeaderName>,
+
+    /// The header in which it names the tier; only name one that clients cannot set themselves [default: none]
+    #[arg(long, value_name = "HEADER", env = "TIDEGATE_TIER_HEADER", help_heading = "Proxies")]
+    pub(crate) tier_header: Option<HeaderName>,
+
+    /// How long to go on accepting requests after having become unready [default: 500ms]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_GRACE", help_heading = "Shutdown")]
+    pub(crate) grace: Option<Span>,
+
+    /// How long requests in flight may take to finish after that [default: 25s]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_DRAIN", help_heading = "Shutdown")]
+    pub(crate) drain: Option<Span>,
+
+    /// How to write the log: for people or for programs [default: human]
+    #[arg(long, value_name = "FORMAT", env = "TIDEGATE_LOG", help_heading = "Log")]
+    pub(crate) log: Option<LogFormat>,
+
+    /// What to log [default: info]
+    #[arg(long, value_name = "LEVEL", env = "TIDEGATE_LOG_LEVEL", help_heading = "Log")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// For whom the log is written: lines for people, or an object per line for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Human,
+    Json,
+}
+
+/// How much is logged: what went wrong for good, what may go wrong, what changed, what helps to find out why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:8080; port 0 takes any that is free")
+}
+
+/// Several values with commas between them; an empty text is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<T: FromStr> FromStr for List<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A network, or a single address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network(pub(crate) IpNet);
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let network = text.parse().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
+        network
+            .map(Self)
+            .map_err(|_| format!("`{text}` is no network; write it as 10.0.0.0/8 or as an address"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_has_an_environment_variable_and_a_key() {
+        let command = Options::augment_args(clap::Command::new("serve"));
+        for arg in command.get_arguments() {
+            let key = arg.get_id().as_str();
+            let flag = arg.get_long().unwrap_or_default();
+            let variable = arg.get_env().and_then(|name| name.to_str()).unwrap_or_default();
+            assert_eq!(flag, key.replace('_', "-"));
+            assert_eq!(variable, format!("TIDEGATE_{}", key.to_uppercase()));
+            assert!(arg.get_action().takes_values(), "{key}: a key of a file has a value");
+        }
+        assert!(command.get_arguments().count() > 20);
+    }
+
+    #[test]
+    fn lists_and_networks() {
+        let networks = |text: &str| text.parse::<List<Network>>().map(|list| list.0);
+        let network = |text: &str| Network(text.parse().unwrap());
+        assert_eq!(networks("10.0.0.0/8, ::1"), Ok(vec![network("10.0.0.0/8"), network("::1/128")]));
+        assert_eq!(networks(""), Ok(vec![]));
+        assert!(networks("10.0.0.0/8,ten").unwrap_err().contains("`ten` is no network"));
+    }
+}

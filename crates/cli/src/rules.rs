@@ -1,0 +1,140 @@
+//! `tidegate rules`: rule documents, without a server.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tidegate_core::RuleSet;
+use tidegate_rules::{Problem, Problems, Source, decode, json_schema};
+use tidegate_sources::{Event, FileSource, NamedText, RuleSource};
+
+use crate::failure::{Failure, Outcome};
+use crate::terminal::{BAD, FAINT, GOOD, count, safe, safe_lines};
+
+/// What to do with rules.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum RulesCommand {
+    /// Check rule files and show everything that is wrong with them
+    #[command(after_help = VALIDATE_EXAMPLES)]
+    Validate(ValidateArgs),
+    /// Print the JSON Schema of rule files, for editors
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema,
+}
+
+const VALIDATE_EXAMPLES: &str = "\
+Each file or folder is read by itself, as `tidegate serve --rules` would read it. Exits with 1 if any has a mistake.
+
+Examples:
+  tidegate rules validate rules.yaml
+  tidegate rules validate --json rules/*.yaml";
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  tidegate rules schema > rules.schema.json
+  # then, as the first line of a rule file, for editors with a YAML language server:
+  # yaml-language-server: $schema=rules.schema.json";
+
+/// The arguments of `tidegate rules validate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ValidateArgs {
+    /// The files, or folders of files, to check
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Print one JSON object for all files
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub(crate) fn run(command: &RulesCommand) -> Outcome {
+    match command {
+        RulesCommand::Validate(args) => validate(args),
+        RulesCommand::Schema => {
+            writeln!(io::stdout(), "{:#}", json_schema())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The rules of a file or a folder, or why there are none.
+pub(crate) fn load(path: &Path) -> Result<RuleSet, Failure> {
+    read(path).map_err(|problems| unusable(&problems))
+}
+
+/// The rules of a text.
+pub(crate) fn compile(name: &str, text: &str) -> Result<RuleSet, Failure> {
+    tidegate_rules::load(&[Source { name, text }], 1).map_err(|problems| unusable(&problems))
+}
+
+/// How rules that cannot be used are complained about.
+pub(crate) fn unusable(problems: &Problems) -> Failure {
+    Failure::Failed(format!("the rules cannot be used\n{problems}"))
+}
+
+fn read(path: &Path) -> Result<RuleSet, Problems> {
+    let texts = if path.is_dir() { read_folder(path)? } else { vec![read_file(path)?] };
+    let sources: Vec<_> = texts.iter().map(|NamedText { name, text }| Source { name, text }).collect();
+    tidegate_rules::load(&sources, 1)
+}
+
+fn read_file(path: &Path) -> Result<NamedText, Problem> {
+    let name = path.display().to_string();
+    let bytes =
+        fs::read(path).map_err(|error| Problem::whole(&name, format!("cannot read the file: {error}")))?;
+    let text = decode(&name, &bytes)?.to_owned();
+    Ok(NamedText { name, text })
+}
+
+/// Which files of a folder count, and in what order, is for the source to say that serves them.
+fn read_folder(path: &Path) -> Result<Vec<NamedText>, Problem> {
+    let failed = |why: String| Problem::whole(&path.display().to_string(), why);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(format!("cannot start: {error}")))?;
+    match runtime.block_on(FileSource::new(path).next()) {
+        Event::Loaded(snapshot) => Ok(snapshot.documents),
+        Event::Failed(why) => Err(failed(why)),
+    }
+}
+
+fn validate(args: &ValidateArgs) -> Outcome {
+    let results: Vec<_> = args.files.iter().map(|path| (path.as_path(), read(path))).collect();
+    let valid = results.iter().all(|(_, result)| result.is_ok());
+    let mut out = anstream::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", describe(&results))?;
+    } else {
+        results.iter().try_for_each(|(path, result)| show(&mut out, path, result))?;
+    }
+    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(out: &mut impl Write, path: &Path, result: &Result<RuleSet, Problems>) -> io::Result<()> {
+    let name = path.display().to_string();
+    match result {
+        Ok(rules) => writeln!(out, "{GOOD}{}{GOOD:#}: {}", safe(&name), count(rules.len() as u64, "rule")),
+        Err(problems) => {
+            for line in safe_lines(&problems.to_string()).lines() {
+                let quoted =
+                    line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with("| ");
+                let style = if quoted { FAINT } else { BAD };
+                writeln!(out, "{style}{line}{style:#}")?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn describe(results: &[(&Path, Result<RuleSet, Problems>)]) -> Value {
+    let problems = || results.iter().filter_map(|(_, result)| result.as_ref().err());
+    let errors: Vec<&Problem> = problems().flat_map(Problems::list).collect();
+    let more: usize = problems().map(Problems::more).sum();
+    let files = results.iter().map(|(path, result)| {
+        let rules = result.as_ref().ok().map(RuleSet::len);
+        json!({ "file": path.display().to_string(), "valid": rules.is_some(), "rules": rules })
+    });
+    json!({ "valid": errors.is_empty(), "files": files.collect::<Vec<_>>(), "errors": errors, "more": more })
+}

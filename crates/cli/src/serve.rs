@@ -1,0 +1,93 @@
+//! `tidegate serve`: the decision service.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+use tidegate_core::RuleSet;
+use tidegate_rules::EXAMPLE;
+use tidegate_server::{Addresses, RulesFeed, Server, StartError};
+use tidegate_sources::FileSource;
+
+use crate::banner;
+use crate::failure::{Failure, Outcome};
+use crate::log;
+use crate::options::{LogFormat, ServeArgs};
+use crate::rules;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::source::RulesSource;
+use crate::store::Store;
+
+/// What the built-in rules are called in messages.
+const EXAMPLE_NAME: &str = "built-in rules";
+
+/// Serves until told to end; `given` is what the command line and the environment say.
+pub(crate) fn run(args: &ServeArgs, given: &ArgMatches) -> Outcome {
+    let settings = Settings::new(args, given)?;
+    let Store::Memory = settings.store;
+    log::start(settings.log, settings.log_level)?;
+    let rules = match &settings.rules {
+        None => rules::compile(EXAMPLE_NAME, EXAMPLE)?,
+        Some(RulesSource::File(path)) => rules::load(path)?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(serve(&settings, rules));
+    // Whatever still runs has been waited for as long as was allowed.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The rules are those that are announced; the server reads them itself, and again whenever they change.
+async fn serve(settings: &Settings, rules: RuleSet) -> Outcome {
+    let signals =
+        Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
+    let feed = match &settings.rules {
+        None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
+        Some(RulesSource::File(path)) => RulesFeed::watch(FileSource::new(path)),
+    };
+    let server = Server::bind(settings.config.clone(), feed).await.map_err(|error| explain(&error))?;
+    announce(server.addresses(), settings, &rules);
+    drop(rules);
+    tokio::select! {
+        ended = server.run(signals.told(1)) => {
+            ended.map_err(|error| Failure::Failed(error.to_string()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        () = signals.told(2) => Err(Failure::Failed("told to end twice; requests in flight are lost".to_owned())),
+    }
+}
+
+/// Says where everything is: to people on standard output, to programs in the log.
+fn announce(at: Addresses, settings: &Settings, rules: &RuleSet) {
+    match settings.log {
+        LogFormat::Human => {
+            let mut out = anstream::stdout().lock();
+            let written = banner::write(&mut out, at, settings, rules).and_then(|()| out.flush());
+            // Nobody may be there to read it, and yet somebody wants to be served.
+            if let Err(error) = written {
+                tracing::warn!(%error, "standard output cannot be written");
+            }
+        }
+        LogFormat::Json => {
+            let curl = banner::curl(at.http, settings, rules);
+            tracing::info!(http = %at.http, grpc = %at.grpc, admin = %at.admin, rules = rules.len(), curl, "listening");
+        }
+    }
+}
+
+/// Why the server does not start, with the options that help.
+fn explain(error: &StartError) -> Failure {
+    match error {
+        StartError::Rules(problems) => rules::unusable(problems),
+        StartError::Unprotected { listener, .. } => Failure::Usage(format!(
+            "{error}\nUse --token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
+        )),
+        StartError::Token => Failure::Usage(error.to_string()),
+        StartError::Bind { listener, .. } => {
+            Failure::Failed(format!("{error}\nUse --{listener} ADDRESS, or end what listens there."))
+        }
+        StartError::Source(_) | StartError::Limiter(_) => Failure::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the options mean, taken together.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{ArgMatches, FromArgMatches};
+use ipnet::IpNet;
+use tidegate_core::Span;
+use tidegate_server::{Config, IdentityHeaders};
+
+use crate::config_file;
+use crate::failure::Failure;
+use crate::options::{List, LogFormat, LogLevel, Network, Options, ServeArgs};
+use crate::source::RulesSource;
+use crate::store::Store;
+
+/// How to serve.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// None: the built-in examples.
+    pub(crate) rules: Option<RulesSource>,
+    pub(crate) store: Store,
+    pub(crate) log: LogFormat,
+    pub(crate) log_level: LogLevel,
+}
+
+impl Settings {
+    /// Joins what the command line, the environment and the configuration file say, the first to say it counting.
+    /// `given` is what the first two say; `args` has it too, but not what they left open.
+    pub(crate) fn new(args: &ServeArgs, given: &ArgMatches) -> Result<Self, Failure> {
+        let mut options = match &args.config {
+            Some(path) => config_file::read(path)?,
+            None => Options::default(),
+        };
+        options.update_from_arg_matches(given).map_err(|error| Failure::Usage(error.to_string()))?;
+        Self::resolve(options)
+    }
+
+    fn resolve(options: Options) -> Result<Self, Failure> {
+        let token = match (options.token, &options.token_file) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::Usage(
+                    "there are a token and a token file; give one of them".to_owned(),
+                ));
+            }
+            (None, Some(path)) => Some(read_token(path)?),
+            (token, None) => token,
+        };
+        let default = Config::default();
+        let headers = default.identity_headers;
+        let config = Config {
+            http: options.http.unwrap_or(default.http),
+            grpc: options.grpc.unwrap_or(default.grpc),
+            admin: options.admin.unwrap_or(default.admin),
+            trusted_proxies: networks(options.trusted_proxies).unwrap_or(default.trusted_proxies),
+            identity_headers: IdentityHeaders {
+                user: options.user_header.unwrap_or(headers.user),
+                tenant: options.tenant_header.unwrap_or(headers.tenant),
+                api_key: options.api_key_header.unwrap_or(headers.api_key),
+                tier: options.tier_header.or(headers.tier),
+            },
+            header_styles: options.headers.map_or(default.header_styles, |list| list.0),
+            documentation_url: options.documentation_url,
+            allowed_networks: networks(options.allow_networks).unwrap_or(default.allowed_networks),
+            token,
+            host_names: options.host_names.map_or(default.host_names, |list| list.0),
+            grace: options.grace.map_or(default.grace, duration),
+            drain: options.drain.map_or(default.drain, duration),
+            max_connections: options.max_connections.unwrap_or(default.max_connections),
+            max_keys: options.max_keys.unwrap_or(default.max_keys),
+            clock: default.clock,
+        };
+        Ok(Self {
+            config,
+            rules: options.rules,
+            store: options.store.unwrap_or(Store::Memory),
+            log: options.log.unwrap_or_default(),
+            log_level: options.log_level.unwrap_or_default(),
+        })
+    }
+}
+
+fn networks(list: Option<List<Network>>) -> Option<Vec<IpNet>> {
+    list.map(|list| list.0.into_iter().map(|network| network.0).collect())
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_millis(span.as_millis())
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let token = fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("cannot read the token in {}: {error}", path.display())))?;
+    Ok(token.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Args;
+
+    use super::*;
+
+    fn resolve(options: Options) -> Settings {
+        Settings::resolve(options).unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    /// The help says what happens without an option; saying just that changes nothing.
+    #[test]
+    fn the_defaults_are_those_in_the_help() {
+        let mut text = String::new();
+        for arg in Options::augment_args(clap::Command::new("serve")).get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let stated = help.split_once("[default: ").and_then(|(_, rest)| rest.strip_suffix(']'));
+            if let Some(value) = stated.filter(|value| !["none", "a few examples"].contains(value)) {
+                text += &format!("{}: '{value}'\n", arg.get_id());
+            }
+        }
+        assert!(text.lines().count() > 12, "{text}");
+        let stated = resolve(config_file::parse(&text).unwrap());
+        let default = resolve(Options::default());
+        let figures = |settings: &Settings| {
+            let Config { max_keys, max_connections, grace, drain, .. } = settings.config;
+            (max_keys, max_connections, grace, drain)
+        };
+        assert_eq!(figures(&stated), figures(&default));
+        assert_eq!(format!("{:?}", stated.config), format!("{:?}", default.config));
+        assert_eq!(stated.config.header_styles, default.config.header_styles);
+        let headers = |settings: &Settings| format!("{:?}", settings.config.identity_headers);
+        assert_eq!(headers(&stated), headers(&default));
+        assert_eq!((stated.log, stated.log_level), (default.log, default.log_level));
+    }
+}

@@ -1,0 +1,13 @@
+//! The built binary, used as a user would.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should say so and stop")]
+
+mod client;
+mod config;
+mod drain;
+mod help;
+mod reload;
+mod rules;
+mod serve;
+mod simulate;
+mod support;
