@@ -8,7 +8,7 @@ use crate::path::Path;
 use crate::quota::Quota;
 use crate::request::Request;
 use crate::rule::Allowance;
-use crate::ruleset::{Compiled, RuleSet};
+use crate::ruleset::{RuleSet, Terms};
 use crate::take::{Group, Take};
 use crate::tier::TierIndex;
 use crate::time::Timestamp;
@@ -52,32 +52,32 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         demand.tier = self.tier;
         let request_id = self.request.request_id.map(|id| self.secret.request_id(id));
         for index in self.rules.matcher.find(self.request, self.path) {
-            let compiled = &self.rules.rules[index as usize];
-            let Some((tag, quota)) = self.terms(compiled) else { continue };
+            let terms = &self.rules.terms[index as usize];
+            let Some((tag, quota)) = self.settle(terms, index) else { continue };
             demand.rules.push(index);
             let take = Take {
-                key: Key::with_hash(&compiled.rule.id, compiled.hashes[quota.algorithm() as usize], tag),
+                key: Key::with_hash(&terms.rule_id, terms.rule_hash, quota.algorithm(), tag),
                 quota,
                 cost: self.request.cost,
                 request_id,
-                shadow: compiled.rule.shadow,
+                shadow: terms.shadow,
             };
             demand.group.push(take.into());
         }
     }
 
     /// Who is counted and how much they may have; `None` if the rule does not apply after all.
-    fn terms(&mut self, compiled: &Compiled) -> Option<(Tag, Quota)> {
-        match self.tag(compiled.identifier) {
-            Some(tag) if compiled.overrides.is_empty() => Some((tag, self.own_quota(compiled))),
-            Some(tag) => {
-                let identity = self.identify(compiled.identifier);
-                Some((tag, self.quota(compiled, identity.as_ref())))
+    fn settle(&mut self, terms: &Terms, index: u32) -> Option<(Tag, Quota)> {
+        match (self.tag(terms.identifier), &terms.overrides) {
+            (Some(tag), None) => Some((tag, self.own_quota(terms))),
+            (Some(tag), Some(_)) => {
+                let identity = self.identify(terms.identifier);
+                Some((tag, self.quota(terms, identity.as_ref())))
             }
-            None => {
-                let identity = self.rules.stand_in(&compiled.rule, self.request)?;
+            (None, _) => {
+                let identity = self.rules.stand_in(self.rules.rule(index), self.request)?;
                 let tag = identity.as_ref().unwrap_or(&Identity::shared()).tag(self.secret);
-                Some((tag, self.quota(compiled, identity.as_ref())))
+                Some((tag, self.quota(terms, identity.as_ref())))
             }
         }
     }
@@ -103,17 +103,14 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     /// An override's quota or the rule's own; nothing at all for a request that should have an identity.
-    fn quota(&self, compiled: &Compiled, identity: Option<&Identity<'_>>) -> Quota {
-        match identity {
-            Some(identity) => {
-                compiled.overrides.find(identity, self.now).unwrap_or_else(|| self.own_quota(compiled))
-            }
-            None => Quota::BLOCKED.at_version(self.rules.version()),
-        }
+    fn quota(&self, terms: &Terms, identity: Option<&Identity<'_>>) -> Quota {
+        let Some(identity) = identity else { return Quota::BLOCKED.at_version(self.rules.version()) };
+        let overridden = terms.overrides.as_ref().and_then(|overrides| overrides.find(identity, self.now));
+        overridden.unwrap_or_else(|| self.own_quota(terms))
     }
 
-    fn own_quota(&self, compiled: &Compiled) -> Quota {
-        match (compiled.rule.allowance, self.tier) {
+    fn own_quota(&self, terms: &Terms) -> Quota {
+        match (terms.allowance, self.tier) {
             (Allowance::Fixed(quota), _) => quota,
             (Allowance::Tiered, Some(tier)) => self.rules.tiers.list()[tier.get()].quota,
             // Cannot be: a tiered rule without tiers does not compile.

@@ -12,7 +12,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use crate::quota::Algorithm;
 
 /// 128 bits in two halves: a `u128` would be aligned to 16 and pad everything it is part of.
-type Hash = [u64; 2];
+pub(crate) type Hash = [u64; 2];
 
 /// The secret that keys are hashed with: one per process, or one per fleet that shares a store.
 #[derive(Clone, Copy)]
@@ -87,9 +87,19 @@ impl RequestId {
     }
 }
 
-/// The fixed hash of a rule id and an algorithm, mixed into a tag to tell an identity's counters apart.
-pub(crate) fn rule_hash(rule_id: &str, algorithm: Algorithm) -> Hash {
-    Secret([0; 16]).encode().part(0, rule_id.as_bytes()).part(1, algorithm.name().as_bytes()).finish()
+/// The fixed hash of a rule id, mixed into a tag to tell an identity's counters apart.
+pub(crate) fn rule_hash(rule_id: &str) -> Hash {
+    Secret([0; 16]).encode().part(0, rule_id.as_bytes()).finish()
+}
+
+/// What tells a rule's counters under different algorithms apart: any numbers will do that no two share.
+const fn algorithm_hash(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::TokenBucket => 0x6a09_e667_f3bc_c908,
+        Algorithm::FixedWindow => 0xbb67_ae85_84ca_a73b,
+        Algorithm::SlidingWindow => 0x3c6e_f372_fe94_f82b,
+        Algorithm::SlidingLog => 0xa54f_f53a_5f1d_36f1,
+    }
 }
 
 /// Which counter: one per rule, algorithm and identity.
@@ -105,12 +115,12 @@ pub struct Key<'r> {
 impl<'r> Key<'r> {
     /// The counter of a rule for an identity's tag.
     pub fn new(rule_id: &'r str, algorithm: Algorithm, tag: Tag) -> Self {
-        Self::with_hash(rule_id, rule_hash(rule_id, algorithm), tag)
+        Self::with_hash(rule_id, rule_hash(rule_id), algorithm, tag)
     }
 
-    /// The same with the hash of rule and algorithm worked out beforehand.
-    pub(crate) const fn with_hash(rule_id: &'r str, rule_hash: Hash, tag: Tag) -> Self {
-        Self { rule_id, tag, rule_hash }
+    /// The same with the rule's hash worked out beforehand.
+    pub(crate) const fn with_hash(rule_id: &'r str, rule_hash: Hash, algorithm: Algorithm, tag: Tag) -> Self {
+        Self { rule_id, tag, rule_hash: [rule_hash[0], rule_hash[1] ^ algorithm_hash(algorithm)] }
     }
 
     /// The counter of the same rule and algorithm for another identity.

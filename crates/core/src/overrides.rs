@@ -47,10 +47,6 @@ impl Overrides {
         overrides
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// The quota that counts for `identity` at `now` instead of the rule's own: one for this very identity before
     /// one for everybody, an earlier one before a later one, none that has ended.
     pub(crate) fn find(&self, identity: &Identity<'_>, now: Timestamp) -> Option<Quota> {

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::identity::{Identifier, Identity, Part};
 use crate::pattern::Pattern;
 use crate::quota::Quota;
-use crate::request::{Request, canonical_ip, counted_ip};
+use crate::request::counted_ip;
 use crate::time::Timestamp;
 
 /// One rule, as its author meant it.
@@ -118,37 +118,12 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    fn accepts(&self, value: &str) -> bool {
+    /// Whether a field with this value, or none, will do.
+    pub(crate) fn accepts(&self, value: Option<&str>) -> bool {
         match self {
-            Self::Value(wanted) => **wanted == *value,
-            Self::Present => true,
+            Self::Value(wanted) => value == Some(&**wanted),
+            Self::Present => value.is_some(),
         }
-    }
-}
-
-impl Condition {
-    /// Whether all but the path holds; the path is the matcher's business.
-    pub(crate) fn holds_besides_path(&self, request: &Request<'_>) -> bool {
-        (!self.requires_authentication || request.user.is_some())
-            && (self.methods.is_empty() || request.method.is_some_and(|method| self.has_method(method)))
-            && (self.subnets.is_empty() || request.ip.is_some_and(|ip| self.has_address(ip)))
-            && self
-                .headers
-                .iter()
-                .all(|(name, wanted)| request.headers.value(name).is_some_and(|v| wanted.accepts(v)))
-            && self
-                .attributes
-                .iter()
-                .all(|(name, wanted)| request.attributes.value(name).is_some_and(|v| wanted.accepts(v)))
-    }
-
-    fn has_method(&self, method: &str) -> bool {
-        self.methods.iter().any(|wanted| wanted.eq_ignore_ascii_case(method))
-    }
-
-    fn has_address(&self, ip: IpAddr) -> bool {
-        let ip = canonical_ip(ip);
-        self.subnets.iter().any(|subnet| subnet.contains(&ip))
     }
 }
 

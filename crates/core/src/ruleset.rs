@@ -7,11 +7,10 @@ use hashbrown::HashMap;
 
 use crate::demand::{Demand, Inquiry};
 use crate::identity::{Identifier, Identity};
-use crate::key::{Secret, rule_hash};
+use crate::key::{Hash, Secret, rule_hash};
 use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
-use crate::quota::Algorithm;
 use crate::request::Request;
 use crate::rule::{Allowance, OnMissingIdentity, Rule};
 use crate::tier::{Tier, TierTable, Tiers};
@@ -46,20 +45,22 @@ pub struct RuleSet {
     pub(crate) ipv6_prefix: u8,
     pub(crate) tiers: TierTable,
     pub(crate) matcher: Matcher,
-    pub(crate) rules: Vec<Compiled>,
+    pub(crate) terms: Vec<Terms>,
+    rules: Vec<Rule>,
     pub(crate) identifiers: Vec<Identifier>,
     by_id: HashMap<Box<str>, u32, FixedState>,
 }
 
-/// A rule with all that can be worked out beforehand.
+/// What a rule comes down to once it matches, apart from the rest of it so that ten thousand of them stay near.
 #[derive(Debug)]
-pub(crate) struct Compiled {
-    pub(crate) rule: Rule,
+pub(crate) struct Terms {
+    pub(crate) allowance: Allowance,
+    pub(crate) rule_hash: Hash,
+    pub(crate) rule_id: Box<str>,
+    pub(crate) overrides: Option<Box<Overrides>>,
     /// Position among the distinct identifiers, so that each is worked out once per request.
     pub(crate) identifier: u32,
-    pub(crate) overrides: Overrides,
-    /// The hash of the rule with each algorithm, for its keys.
-    pub(crate) hashes: [[u64; 2]; Algorithm::ALL.len()],
+    pub(crate) shadow: bool,
 }
 
 /// Why rules do not form a rule set.
@@ -97,30 +98,31 @@ impl RuleSet {
         rules.sort_by_key(|rule| rule.priority);
         let mut by_id = HashMap::default();
         let mut identifiers: Vec<Identifier> = Vec::new();
-        let mut compiled = Vec::with_capacity(rules.len());
-        for (index, mut rule) in (0u32..).zip(rules) {
+        let mut terms = Vec::with_capacity(rules.len());
+        for (index, rule) in (0u32..).zip(&mut rules) {
             if by_id.insert(rule.id.clone(), index).is_some() {
-                return Err(RuleSetError::DuplicateRule(rule.id));
+                return Err(RuleSetError::DuplicateRule(rule.id.clone()));
             }
             match &mut rule.allowance {
                 Allowance::Fixed(quota) => *quota = quota.at_version(version),
-                Allowance::Tiered if tiers.list().is_empty() => return Err(RuleSetError::NoTiers(rule.id)),
+                Allowance::Tiered if tiers.list().is_empty() => {
+                    return Err(RuleSetError::NoTiers(rule.id.clone()));
+                }
                 Allowance::Tiered => {}
             }
-            let known = identifiers.iter().position(|known| *known == rule.identifier);
-            let identifier = known.unwrap_or_else(|| {
-                identifiers.push(rule.identifier.clone());
-                identifiers.len() - 1
-            });
-            compiled.push(Compiled {
-                identifier: u32::try_from(identifier).unwrap_or(u32::MAX),
-                overrides: Overrides::new(&rule.overrides, version, ipv6_prefix),
-                hashes: Algorithm::ALL.map(|algorithm| rule_hash(&rule.id, algorithm)),
-                rule,
+            let overrides = || Box::new(Overrides::new(&rule.overrides, version, ipv6_prefix));
+            terms.push(Terms {
+                allowance: rule.allowance,
+                rule_hash: rule_hash(&rule.id),
+                rule_id: rule.id.clone(),
+                overrides: (!rule.overrides.is_empty()).then(overrides),
+                identifier: position(&mut identifiers, &rule.identifier),
+                shadow: rule.shadow,
             });
         }
-        let matcher = Matcher::new(compiled.iter().map(|c| c.rule.condition.clone()).collect());
-        Ok(Self { version, ipv6_prefix, tiers, matcher, rules: compiled, identifiers, by_id })
+        let conditions: Vec<_> = rules.iter().map(|rule| rule.condition.clone()).collect();
+        let matcher = Matcher::new(&conditions);
+        Ok(Self { version, ipv6_prefix, tiers, matcher, terms, rules, identifiers, by_id })
     }
 
     /// The source's version of these rules.
@@ -140,12 +142,12 @@ impl RuleSet {
 
     /// The rules, by priority.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
-        self.rules.iter().map(|compiled| &compiled.rule)
+        self.rules.iter()
     }
 
     /// The rule at a position.
     pub fn rule(&self, index: u32) -> &Rule {
-        &self.rules[index as usize].rule
+        &self.rules[index as usize]
     }
 
     /// The rule with an id.
@@ -195,4 +197,14 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// Where `wanted` stands among `list`, added if it does not yet.
+fn position(list: &mut Vec<Identifier>, wanted: &Identifier) -> u32 {
+    let known = list.iter().position(|known| known == wanted);
+    let index = known.unwrap_or_else(|| {
+        list.push(wanted.clone());
+        list.len() - 1
+    });
+    u32::try_from(index).unwrap_or(u32::MAX)
 }

@@ -4,6 +4,7 @@
 //! condition tells them apart best. A request follows its own path through both and meets only rules that can
 //! apply, be there ten or ten thousand.
 
+mod check;
 mod selector;
 mod trie;
 
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use crate::path::Path;
 use crate::request::Request;
 use crate::rule::Condition;
+use check::{Check, Methods};
 use selector::Selector;
 use trie::Trie;
 
@@ -24,7 +26,7 @@ pub(crate) type Matches = SmallVec<[u32; 8]>;
 /// The compiled conditions of a rule set.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    conditions: Vec<Condition>,
+    checks: Vec<Check>,
     /// By path pattern, then by what else tells rules with that pattern apart.
     paths: Trie<Selector>,
     /// Rules that apply to every path.
@@ -33,28 +35,29 @@ pub(crate) struct Matcher {
 
 impl Matcher {
     /// Compiles the conditions of rules, in the order in which they are to be reported.
-    pub(crate) fn new(conditions: Vec<Condition>) -> Self {
+    pub(crate) fn new(conditions: &[Condition]) -> Self {
         let mut by_pattern: Trie<Vec<u32>> = Trie::default();
         let mut everywhere = Vec::new();
-        for (rule, condition) in (0u32..).zip(&conditions) {
+        for (rule, condition) in (0u32..).zip(conditions) {
             match &condition.path {
                 Some(pattern) if !pattern.is_everything() => by_pattern.at(pattern.segments()).push(rule),
                 _ => everywhere.push(rule),
             }
         }
         Self {
-            paths: by_pattern.map(|rules| Selector::new(&rules, &conditions)),
-            everywhere: Selector::new(&everywhere, &conditions),
-            conditions,
+            paths: by_pattern.map(|rules| Selector::new(&rules, conditions)),
+            everywhere: Selector::new(&everywhere, conditions),
+            checks: conditions.iter().map(Check::new).collect(),
         }
     }
 
     /// The rules that apply to `request`, whose path in normal form is `path`, in order.
     pub(crate) fn find(&self, request: &Request<'_>, path: &Path<'_>) -> Matches {
         let mut found = Matches::new();
+        let method = Methods::of(request.method);
         let mut consider = |selector: &Selector| {
             selector.candidates(request, &mut |rule| {
-                if self.conditions[rule as usize].holds_besides_path(request) {
+                if self.checks[rule as usize].holds(request, method) {
                     found.push(rule);
                 }
             });

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
+use smallvec::SmallVec;
 
 use crate::request::{Fields, Request, canonical_ip};
 use crate::rule::{Condition, Wanted};
@@ -20,7 +21,7 @@ const MANY_NAMES: usize = 16;
 /// Rules to consider for a request, a superset of those that apply.
 #[derive(Debug)]
 pub(super) enum Selector {
-    Few(Box<[u32]>),
+    Few(SmallVec<[u32; FEW]>),
     Indexed(Box<Index>),
 }
 
