@@ -5,6 +5,7 @@
 mod client;
 mod config;
 mod drain;
+mod examples;
 mod help;
 mod reload;
 mod rules;
