@@ -63,9 +63,18 @@ const UNREADABLE: &str = "invalid_request";
 impl<'a> CheckBody<'a> {
     /// Reads a body; a mistake is named with its field.
     pub fn parse(json: &'a [u8]) -> Result<Self, ErrorBody> {
-        match serde_json::from_slice::<Self>(json) {
-            Ok(body) => body.validated(),
-            Err(_) => Err(explain(json)),
+        // What reads objects would take a list of their values as well.
+        if !json.trim_ascii_start().starts_with(b"{") {
+            return Err(ErrorBody::new(
+                UNREADABLE,
+                "the request is not a JSON object; send one, such as {\"resource\":\"/\"}",
+            ));
+        }
+        // Checked as a whole, which is cheaper than text by text.
+        let read = std::str::from_utf8(json).ok().and_then(|json| serde_json::from_str::<Self>(json).ok());
+        match read {
+            Some(body) => body.validated(),
+            None => Err(explain(json)),
         }
     }
 
@@ -121,6 +130,9 @@ fn present(text: Option<&str>) -> Option<&str> {
 }
 
 fn refuse_control_characters(field: &str, text: &str) -> Result<(), ErrorBody> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     match text.chars().find(|c| c.is_control()) {
         None => Ok(()),
         Some(c) => {
@@ -146,7 +158,7 @@ fn explain(json: &[u8]) -> ErrorBody {
     let named = ["unknown", "missing", "duplicate"].into_iter().find_map(|kind| {
         message.strip_prefix(kind)?.strip_prefix(" field `")?.split('`').next().map(str::to_owned)
     });
-    let field = named.or_else(|| (path != ".").then_some(path));
+    let field = named.or_else(|| (path != "." && path != "?").then_some(path));
     match field {
         Some(field) => ErrorBody::field(field, message),
         None => ErrorBody::new(UNREADABLE, message),
@@ -320,8 +332,11 @@ mod tests {
             (r#"{"resource":"/","attributes":{"a":"\r"}}"#, Some("attributes")),
             (r#"{"resource":"/","resource":"/"}"#, Some("resource")),
             (r#"{"resource":"/"} {}"#, None),
-            (r#"{"resource":"#, None),
+            (r#"{"resource":"#, Some("resource")),
             ("[]", None),
+            (r#"["/"]"#, None),
+            ("nonsense", None),
+            ("{", None),
             ("", None),
         ] {
             let error = CheckBody::parse(json.as_bytes()).unwrap_err();

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::{Decision, RuleSet, Span, Status};
@@ -58,14 +59,33 @@ pub fn write(decision: &Decision, rules: &RuleSet, styles: &[HeaderStyle], heade
     for style in styles {
         match style {
             HeaderStyle::XRateLimit => {
-                headers.insert(LIMIT, HeaderValue::from(binding.verdict.quota.limit()));
-                headers.insert(REMAINING, HeaderValue::from(binding.verdict.remaining));
                 let reset = decision.at + binding.verdict.reset_after;
-                headers.insert(RESET, HeaderValue::from(reset.as_secs_ceil()));
+                let figures =
+                    [binding.verdict.quota.limit(), binding.verdict.remaining, reset.as_secs_ceil()];
+                for (name, value) in [LIMIT, REMAINING, RESET].into_iter().zip(numbers(figures)) {
+                    headers.insert(name, value);
+                }
             }
             HeaderStyle::Ietf => ietf(decision, rules, headers),
         }
     }
+}
+
+/// Numbers as header values that share one piece of memory: these are written with every answer.
+fn numbers<const N: usize>(numbers: [u64; N]) -> [HeaderValue; N] {
+    let mut digits = Vec::with_capacity(N * 20);
+    let ends = numbers.map(|number| {
+        digits.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        digits.len()
+    });
+    let digits = Bytes::from(digits);
+    let mut start = 0;
+    ends.map(|end| {
+        let value = digits.slice(start..end);
+        start = end;
+        // Digits are always a header value.
+        HeaderValue::from_maybe_shared(value).unwrap_or_else(|_| HeaderValue::from(0))
+    })
 }
 
 /// Every enforcing rule's policy and standing, as structured-field lists.

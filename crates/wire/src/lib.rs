@@ -4,10 +4,13 @@
 
 pub mod check;
 pub mod error;
+pub mod explain;
 pub mod headers;
+mod json;
 pub mod refusal;
 
 pub use check::{CheckBody, DecisionBody};
 pub use error::ErrorBody;
+pub use explain::ExplanationBody;
 pub use headers::HeaderStyle;
 pub use refusal::RefusalBody;

@@ -1,0 +1,71 @@
+//! `GET /health`, `/livez`, `/readyz`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tidegate_core::Timestamp;
+
+use super::Door;
+use crate::reply::{self, Reply};
+
+/// How the node is doing.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HealthBody {
+    /// `normal`, `degraded` or `emergency`.
+    status: &'static str,
+    /// Why it is not normal.
+    reasons: Vec<String>,
+    /// Since when it has been so (RFC 3339).
+    since: String,
+    /// Where counters live.
+    store: &'static str,
+    /// The version of the rules in force, as their source counts.
+    rules_version: u64,
+    /// The version their author gave them.
+    document_version: Option<u64>,
+}
+
+impl HealthBody {
+    pub(super) fn new(door: &Door) -> Self {
+        let condition = door.node.health.condition();
+        let in_force = door.node.in_force();
+        Self {
+            status: condition.mode.name(),
+            reasons: condition.reasons.clone(),
+            since: rfc3339(condition.since),
+            store: "memory",
+            rules_version: in_force.table.rules().version(),
+            document_version: in_force.document_version,
+        }
+    }
+}
+
+/// 200 whatever the status: whoever asks wants to read it.
+pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
+    reply::json(StatusCode::OK, &HealthBody::new(&door))
+}
+
+/// Whether the process is alive, which it shows by answering.
+pub(super) fn live() -> Reply {
+    plain(StatusCode::OK, "alive\n")
+}
+
+/// Whether it wants requests. It has had rules ever since it was bound.
+pub(super) async fn ready(State(door): State<Arc<Door>>) -> Reply {
+    if door.node.is_draining() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    plain(StatusCode::OK, "ready\n")
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Reply {
+    reply::text(status, "text/plain; charset=utf-8", text)
+}
+
+fn rfc3339(at: Timestamp) -> String {
+    let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
+}

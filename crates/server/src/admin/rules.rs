@@ -1,0 +1,115 @@
+//! `GET /v1/rules`, `GET /v1/rules/{rule_id}`, `POST /v1/rules/validate`
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use http::{Request, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use tidegate_rules::{Problem, Source, decode, load, to_json};
+
+use super::Door;
+use crate::body;
+use crate::reply::{self, Reply, Wrong};
+
+/// The largest document that is looked at: some 50,000 rules.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// What a document sent to be validated is called in messages.
+const DOCUMENT: &str = "document";
+
+/// The rules in force.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RulesBody {
+    /// Their version, as their source counts.
+    rules_version: u64,
+    /// The version their author gave them.
+    document_version: Option<u64>,
+    /// The rules by priority, as rule documents write them.
+    #[schemars(schema_with = "rules_schema")]
+    rules: Vec<serde_json::Value>,
+}
+
+/// Rules are written as they are read: what is not there is left out.
+fn rules_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"$ref": "#/components/schemas/Rule"}})
+}
+
+/// Whether a document could be used.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Valid {
+    /// Whether it could.
+    valid: bool,
+    /// All that is wrong with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Mistake>,
+}
+
+/// One thing that is wrong with a document.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Mistake {
+    /// The document.
+    file: Box<str>,
+    /// The line, from 1.
+    line: u32,
+    /// The column in characters, from 1.
+    column: u32,
+    /// What is wrong and what to do about it.
+    message: String,
+}
+
+impl From<&Problem> for Mistake {
+    fn from(problem: &Problem) -> Self {
+        let Problem { file, line, column, message, .. } = problem.clone();
+        Self { file, line, column, message }
+    }
+}
+
+pub(super) async fn list(State(door): State<Arc<Door>>) -> Reply {
+    let in_force = door.node.in_force();
+    let rules = in_force.table.rules();
+    let body = RulesBody {
+        rules_version: rules.version(),
+        document_version: in_force.document_version,
+        rules: rules.rules().map(to_json).collect(),
+    };
+    reply::json(StatusCode::OK, &body)
+}
+
+pub(super) async fn show(State(door): State<Arc<Door>>, Path(rule_id): Path<String>) -> Reply {
+    match door.node.in_force().table.rules().get(&rule_id) {
+        Some(rule) => reply::json(StatusCode::OK, &to_json(rule)),
+        None => {
+            let message = "there is no such rule; /v1/rules lists them";
+            Wrong::new(StatusCode::NOT_FOUND, "not_found", message).about("rule_id").into()
+        }
+    }
+}
+
+pub(super) async fn validate(request: Request<Body>) -> Reply {
+    let bytes = match body::read(request.into_body(), MAX_BYTES).await {
+        Ok(bytes) => bytes,
+        Err(wrong) => return wrong.into(),
+    };
+    // A large document takes a while, during which others want to be answered.
+    let mistakes = tokio::task::spawn_blocking(move || mistakes(&bytes)).await;
+    match mistakes {
+        Ok(errors) if errors.is_empty() => reply::json(StatusCode::OK, &Valid { valid: true, errors }),
+        Ok(errors) => reply::json(StatusCode::UNPROCESSABLE_ENTITY, &Valid { valid: false, errors }),
+        Err(_) => {
+            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the document could not be read").into()
+        }
+    }
+}
+
+fn mistakes(bytes: &[u8]) -> Vec<Mistake> {
+    let text = match decode(DOCUMENT, bytes) {
+        Ok(text) => text,
+        Err(problem) => return vec![Mistake::from(&problem)],
+    };
+    match load(&[Source { name: DOCUMENT, text }], 0) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.list().iter().map(Mistake::from).collect(),
+    }
+}

@@ -1,0 +1,113 @@
+//! What an operator may decide.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use ipnet::IpNet;
+use tidegate::Clock;
+use tidegate_wire::HeaderStyle;
+
+/// How to serve. [`Config::default`] is what `tidegate serve` does without arguments.
+#[derive(Clone)]
+pub struct Config {
+    /// Where decisions are asked for over HTTP.
+    pub http: SocketAddr,
+    /// Where gRPC is served.
+    pub grpc: SocketAddr,
+    /// Where health, metrics and rules are.
+    pub admin: SocketAddr,
+    /// Whose word on other requests is taken by `/v1/authorize`.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where such a proxy says who its client is.
+    pub identity_headers: IdentityHeaders,
+    /// Which rate limit headers answers carry.
+    pub header_styles: Vec<HeaderStyle>,
+    /// Where the limits are explained, for the body of a refusal.
+    pub documentation_url: Option<String>,
+    /// Who may connect from outside this machine; empty means anybody, if there is a token.
+    pub allowed_networks: Vec<IpNet>,
+    /// What callers from outside this machine must send as `Authorization: Bearer …`.
+    pub token: Option<String>,
+    /// Names, besides the loopback ones, by which browsers may reach the admin listener.
+    pub host_names: Vec<String>,
+    /// How long to go on accepting after having become unready, so that load balancers notice.
+    pub grace: Duration,
+    /// How long requests in flight may take to finish after that.
+    pub drain: Duration,
+    /// How many connections each listener serves at once; more of them wait.
+    pub max_connections: usize,
+    /// How many counters are kept.
+    pub max_keys: usize,
+    /// Another clock than the machine's, for tests.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self {
+            http: loopback(8080),
+            grpc: loopback(8081),
+            admin: loopback(8082),
+            trusted_proxies: loopback_networks(),
+            identity_headers: IdentityHeaders::default(),
+            header_styles: vec![HeaderStyle::XRateLimit],
+            documentation_url: None,
+            allowed_networks: Vec::new(),
+            token: None,
+            host_names: Vec::new(),
+            grace: Duration::from_millis(500),
+            drain: Duration::from_secs(25),
+            max_connections: 10_000,
+            max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
+            clock: None,
+        }
+    }
+}
+
+fn loopback_networks() -> Vec<IpNet> {
+    let v4 = ipnet::Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+    let v6 = ipnet::Ipv6Net::new_assert(std::net::Ipv6Addr::LOCALHOST, 128);
+    vec![v4.into(), v6.into()]
+}
+
+/// Leaves out the token: configurations end up in logs.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("http", &self.http)
+            .field("grpc", &self.grpc)
+            .field("admin", &self.admin)
+            .field("trusted_proxies", &self.trusted_proxies)
+            .field("allowed_networks", &self.allowed_networks)
+            .field("token", &self.token.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The headers in which a trusted proxy says who its client is.
+#[derive(Clone, Debug)]
+pub struct IdentityHeaders {
+    /// The user; present means authenticated.
+    pub user: HeaderName,
+    /// Who the user belongs to.
+    pub tenant: HeaderName,
+    /// The API key.
+    pub api_key: HeaderName,
+    /// The user's tier. None by default: a proxy that does not know tiers would pass on what its clients claim.
+    pub tier: Option<HeaderName>,
+}
+
+impl Default for IdentityHeaders {
+    fn default() -> Self {
+        Self {
+            user: HeaderName::from_static("x-user-id"),
+            tenant: HeaderName::from_static("x-tenant-id"),
+            api_key: HeaderName::from_static("x-api-key"),
+            tier: None,
+        }
+    }
+}

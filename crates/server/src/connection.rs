@@ -1,0 +1,261 @@
+//! One connection: served, watched, and ended in time.
+//!
+//! A connection costs memory and a file descriptor, so none may linger: a request's head must arrive soon after its
+//! first byte, and a connection on which nothing is asked is closed after a while. One slow timer per connection
+//! sees to both; a timer per request would cost more than the decision.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderValue};
+use hyper::body::{Body, Frame, SizeHint};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// How long the head of a request may take.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a connection may be kept for later: longer than proxies keep theirs, so that they end it and not we.
+const IDLE_PATIENCE: Duration = Duration::from_secs(300);
+
+/// How often it is looked at.
+const TICK: Duration = Duration::from_secs(5);
+
+/// What connections are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Go on.
+    Serving,
+    /// Ask clients to go elsewhere: a connection that ends with an answer takes no request down with it.
+    Leaving,
+    /// Finish what has begun.
+    Closing,
+}
+
+/// Serves a connection to its end, or to ours: when nobody is left to say what to do, it is cut.
+pub(crate) async fn drive(
+    connection: impl GracefulConnection,
+    activity: &Activity,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let mut connection = pin!(connection);
+    let mut watchdog = Watchdog::new();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            _ = connection.as_mut() => return,
+            changed = phase.changed() => match *phase.borrow_and_update() {
+                _ if changed.is_err() => return,
+                Phase::Serving => continue,
+                Phase::Leaving => {
+                    activity.leave();
+                    continue;
+                }
+                Phase::Closing => {}
+            },
+            now = ticks.tick() => {
+                if !watchdog.is_overdue(activity, now) {
+                    continue;
+                }
+                if closing {
+                    return;
+                }
+            }
+        }
+        closing = true;
+        connection.as_mut().graceful_shutdown();
+    }
+}
+
+/// What goes on on a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    /// Pieces read from the network, ever.
+    reads: AtomicU32,
+    /// How many of them had been read when the last request was finished.
+    reads_finished: AtomicU32,
+    /// Requests begun, ever.
+    requests: AtomicU32,
+    in_flight: AtomicU32,
+    /// Whether requests share it (HTTP/2); then not everything read is part of one.
+    shared: AtomicBool,
+    /// Whether it is to end with the next answer.
+    leaving: AtomicBool,
+}
+
+impl Activity {
+    fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the client told with its answer that there is no next one, where the protocol has a word for it.
+    pub(crate) fn part(&self, headers: &mut HeaderMap) {
+        if self.leaving.load(Ordering::Relaxed) && !self.shared.load(Ordering::Relaxed) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    pub(crate) fn read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request has begun; it ends when what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, version: http::Version) -> InFlight {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        if version == http::Version::HTTP_2 {
+            self.shared.store(true, Ordering::Relaxed);
+        }
+        InFlight(Arc::clone(self))
+    }
+
+    fn state(&self) -> State {
+        let requests = self.requests.load(Ordering::Relaxed);
+        let reading = self.reads.load(Ordering::Relaxed) != self.reads_finished.load(Ordering::Relaxed);
+        match (self.in_flight.load(Ordering::Relaxed), requests) {
+            // The first request is expected as soon as there is a connection.
+            (0, 0) => State::Head(0),
+            (0, _) if reading && !self.shared.load(Ordering::Relaxed) => State::Head(requests),
+            (0, _) => State::Idle(requests),
+            _ => State::Busy,
+        }
+    }
+}
+
+/// A request on its way, for as long as its answer is.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.reads_finished.store(self.0.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a connection is at; with how many requests it had by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Busy,
+    Head(u32),
+    Idle(u32),
+}
+
+/// Knows since when a connection has been at the same thing.
+struct Watchdog {
+    seen: Option<(State, Instant)>,
+}
+
+impl Watchdog {
+    fn new() -> Self {
+        Self { seen: None }
+    }
+
+    fn is_overdue(&mut self, activity: &Activity, now: Instant) -> bool {
+        let state = activity.state();
+        let since = match self.seen {
+            Some((seen, since)) if seen == state => since,
+            _ => now,
+        };
+        self.seen = Some((state, since));
+        match state {
+            State::Busy => false,
+            State::Head(_) => now - since >= HEAD_PATIENCE,
+            State::Idle(_) => now - since >= IDLE_PATIENCE,
+        }
+    }
+}
+
+/// The body of an answer, which keeps its request in flight until it is sent.
+#[derive(Debug)]
+pub(crate) struct Sending<B> {
+    body: B,
+    _in_flight: InFlight,
+}
+
+impl<B> Sending<B> {
+    pub(crate) fn new(body: B, in_flight: InFlight) -> Self {
+        Self { body, _in_flight: in_flight }
+    }
+}
+
+impl<B: Body + Unpin> Body for Sending<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_head_must_arrive_soon() {
+        let (activity, mut watchdog, start) = (Activity::default(), Watchdog::new(), Instant::now());
+        assert!(!watchdog.is_overdue(&activity, start));
+        activity.read();
+        assert!(!watchdog.is_overdue(&activity, after(start, 9)));
+        assert!(watchdog.is_overdue(&activity, after(start, 10)));
+    }
+
+    #[test]
+    fn a_request_may_take_its_time_and_a_connection_may_rest() {
+        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new());
+        let start = Instant::now();
+        activity.read();
+        let request = activity.begin(http::Version::HTTP_11);
+        activity.read();
+        assert!(!watchdog.is_overdue(&activity, after(start, 0)));
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_000)));
+        drop(request);
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_001)));
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_300)));
+        assert!(watchdog.is_overdue(&activity, after(start, 1_301)));
+        activity.read();
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_302)), "the next head begins");
+        assert!(watchdog.is_overdue(&activity, after(start, 1_312)));
+    }
+
+    #[test]
+    fn a_shared_connection_may_talk_without_asking() {
+        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new());
+        let start = Instant::now();
+        drop(activity.begin(http::Version::HTTP_2));
+        activity.read();
+        assert!(!watchdog.is_overdue(&activity, start));
+        assert!(!watchdog.is_overdue(&activity, after(start, 299)));
+        assert!(watchdog.is_overdue(&activity, after(start, 300)));
+    }
+}

@@ -1,0 +1,40 @@
+//! `POST /v1/check`
+
+use http::{HeaderMap, StatusCode};
+use hyper::body::Incoming;
+use tidegate::{Checked, Status};
+use tidegate_wire::{CheckBody, DecisionBody, headers};
+
+use crate::body;
+use crate::node::Node;
+use crate::reply::{self, Reply, Wrong};
+
+/// The largest body of one request.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
+
+/// One decision. `headers` lend the answer their memory.
+pub(super) async fn answer(node: &Node, headers: HeaderMap, body: Incoming) -> Result<Reply, Wrong> {
+    let bytes = body::read(body, MAX_BYTES).await?;
+    decide(node, headers, &bytes)
+}
+
+fn decide(node: &Node, mut headers: HeaderMap, body: &[u8]) -> Result<Reply, Wrong> {
+    let body = CheckBody::parse(body)?;
+    let checked = node.decide(&body.request())?;
+    headers.clear();
+    headers::write(&checked, checked.rules(), &node.header_styles, &mut headers);
+    Ok(reply::decision(status(&checked), headers, &describe(node, &checked)))
+}
+
+/// A refusal is an answer like any other; only not to know is an error.
+fn status(checked: &Checked) -> StatusCode {
+    match checked.status {
+        Status::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The body that tells a decision.
+pub(super) fn describe<'c>(node: &Node, checked: &'c Checked) -> DecisionBody<'c> {
+    DecisionBody::new(checked, checked.rules(), node.health.mode())
+}

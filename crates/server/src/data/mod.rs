@@ -1,0 +1,117 @@
+//! The data listener: decisions over HTTP.
+//!
+//! Four routes, so they are told apart by hand: what a router would add to each request is a good part of what a
+//! decision costs.
+
+mod authorize;
+mod batch;
+mod check;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, StatusCode};
+use hyper::body::Incoming;
+
+pub(crate) use batch::{MAX_BYTES as MAX_BATCH_BYTES, MAX_ITEMS as MAX_BATCH_ITEMS};
+pub(crate) use check::MAX_BYTES as MAX_CHECK_BYTES;
+
+use crate::node::Node;
+use crate::openapi;
+use crate::origin::Hosts;
+use crate::reply::{self, Reply, Wrong};
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    Check,
+    Batch,
+    Authorize,
+    OpenApi,
+}
+
+/// Every path with the methods it answers to.
+const ROUTES: [(&str, Endpoint, &[&str]); 4] = [
+    ("/v1/check", Endpoint::Check, &["POST"]),
+    ("/v1/authorize", Endpoint::Authorize, &["GET", "POST"]),
+    ("/v1/check/batch", Endpoint::Batch, &["POST"]),
+    ("/openapi.json", Endpoint::OpenApi, &["GET"]),
+];
+
+/// Every path and method, for the API description to be held against.
+#[cfg(test)]
+pub(crate) fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROUTES.iter().flat_map(|(path, _, methods)| methods.iter().map(|method| (*path, *method)))
+}
+
+/// The data listener.
+#[derive(Debug)]
+pub(crate) struct Data {
+    node: Arc<Node>,
+    hosts: Hosts,
+}
+
+impl Data {
+    pub(crate) fn new(node: Arc<Node>, hosts: Hosts) -> Self {
+        Self { node, hosts }
+    }
+
+    /// Answers `request` from `peer`.
+    ///
+    /// All that can be done at once is done before there is anything to wait for, so that what waits stays small:
+    /// it is moved about more often than it is polled.
+    pub(crate) fn answer(
+        self: Arc<Self>,
+        peer: IpAddr,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Reply> + Send + 'static {
+        let next = self.route(peer, request).unwrap_or_else(|wrong| Next::Reply(wrong.into()));
+        async move {
+            match next {
+                Next::Reply(reply) => reply,
+                Next::Check(headers, body) => {
+                    check::answer(&self.node, headers, body).await.unwrap_or_else(Reply::from)
+                }
+                Next::Batch(body) => {
+                    Box::pin(batch::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
+                }
+            }
+        }
+    }
+
+    fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Next, Wrong> {
+        let path = request.uri().path();
+        let route = ROUTES.iter().find(|(known, ..)| *known == path);
+        let &(_, endpoint, methods) = route.ok_or_else(|| Wrong::not_found(path))?;
+        self.admit(endpoint, peer, &request)?;
+        if !methods.contains(&request.method().as_str()) {
+            return Ok(Next::Reply(reply::method_not_allowed(methods)));
+        }
+        let (parts, body) = request.into_parts();
+        Ok(match endpoint {
+            Endpoint::Check => Next::Check(parts.headers, body),
+            Endpoint::Batch => Next::Batch(body),
+            Endpoint::Authorize => Next::Reply(authorize::answer(&self.node, peer, &parts)?),
+            Endpoint::OpenApi => Next::Reply(reply::json(StatusCode::OK, openapi::document())),
+        })
+    }
+
+    fn admit<B>(&self, endpoint: Endpoint, peer: IpAddr, request: &Request<B>) -> Result<(), Wrong> {
+        self.node.access.admit(peer, request.headers())?;
+        // What a proxy forwards has the headers of somebody else's browser.
+        if endpoint == Endpoint::Authorize && self.node.proxies.is_forwarded(peer, request.headers()) {
+            return Ok(());
+        }
+        self.hosts.admit_origin(request)
+    }
+}
+
+/// What is left to do once a request has been routed.
+enum Next {
+    /// Nothing.
+    Reply(Reply),
+    /// The body of one request is to be read. Its headers have done their duty and will be those of the answer.
+    Check(HeaderMap, Incoming),
+    /// The body of a batch is to be read.
+    Batch(Incoming),
+}

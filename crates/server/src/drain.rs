@@ -1,0 +1,62 @@
+//! Listeners that are opened together and ended together, gently.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::connection::Phase;
+use crate::listen::{Connections, Listener};
+
+/// Some listeners at work. Dropping it cuts them off.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    phase: watch::Sender<Phase>,
+    accepting: JoinSet<()>,
+    connections: Vec<Connections>,
+}
+
+impl Serving {
+    pub(crate) fn new() -> Self {
+        let (phase, _) = watch::channel(Phase::Serving);
+        Self { phase, accepting: JoinSet::new(), connections: Vec::new() }
+    }
+
+    /// Has `listener` accept connections, and `handler` answer what is asked on them.
+    pub(crate) fn open<H, F, B>(&mut self, listener: Listener, handler: H)
+    where
+        H: Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
+    {
+        self.connections.push(listener.connections());
+        self.accepting.spawn(listener.serve(self.phase.subscribe(), handler));
+    }
+
+    /// Asks clients to go elsewhere, and goes on serving them.
+    pub(crate) fn leave(&self) {
+        self.phase.send_replace(Phase::Leaving);
+    }
+
+    /// Accepts no more and lets what has been accepted finish within `patience`; cuts the rest and says how many those
+    /// were.
+    pub(crate) async fn close(mut self, patience: Duration) -> usize {
+        self.phase.send_replace(Phase::Closing);
+        let finished = async {
+            // Only then is it clear which connections there are.
+            while self.accepting.join_next().await.is_some() {}
+            for connections in &self.connections {
+                connections.gone().await;
+            }
+        };
+        match timeout(patience, finished).await {
+            Ok(()) => 0,
+            Err(_) => self.connections.iter().map(Connections::count).sum(),
+        }
+    }
+}

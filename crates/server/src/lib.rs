@@ -1,0 +1,47 @@
+//! The decision service: a [`tidegate::Limiter`] behind HTTP, gRPC and an administrator's door.
+//!
+//! Three listeners, so that each can have its own address and its own firewall:
+//!
+//! - **data** (HTTP): `/v1/check`, `/v1/check/batch`, `/v1/authorize`;
+//! - **gRPC**: `grpc.health.v1.Health`;
+//! - **admin** (HTTP): health, metrics, the rules in force, explanations.
+//!
+//! A [`Server`] is bound with a [`Config`] and a [`RulesFeed`] and then runs until it is told to stop:
+//!
+//! ```no_run
+//! use tidegate_server::{Config, RulesFeed, Server};
+//!
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = RulesFeed::fixed("rules.yaml", "rules:\n  - {rule_id: all, identifier_type: global, limit: 9, window: 1s}\n");
+//! let server = Server::bind(Config::default(), rules).await?;
+//! println!("http://{}/v1/check", server.addresses().http);
+//! server.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod access;
+mod admin;
+mod body;
+mod config;
+mod connection;
+mod data;
+mod drain;
+mod error;
+mod feed;
+mod forwarded;
+mod grpc;
+mod health;
+mod listen;
+mod metrics;
+mod node;
+mod openapi;
+mod origin;
+mod reply;
+mod server;
+mod wait;
+
+pub use config::{Config, IdentityHeaders};
+pub use error::{RunError, StartError};
+pub use feed::RulesFeed;
+pub use server::{Addresses, Server};

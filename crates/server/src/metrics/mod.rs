@@ -1,0 +1,89 @@
+//! What Prometheus reads.
+//!
+//! Labels are bounded by the rules: a rule, a known tier, an outcome; never a user or an address.
+
+mod decisions;
+mod histogram;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+pub(crate) use decisions::{Decisions, Table};
+pub(crate) use histogram::Histogram;
+
+use crate::node::Node;
+
+/// The format [`scrape`] writes.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a node counts.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) decisions: Decisions,
+    pub(crate) decision_seconds: Histogram,
+    pub(crate) rules_load_errors: AtomicU64,
+}
+
+/// All of a node's metrics as text.
+pub(crate) fn scrape(node: &Arc<Node>) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("tidegate");
+    registry.register_collector(Box::new(Scrape(Arc::clone(node))));
+    let mut out = String::with_capacity(4096);
+    text::encode(&mut out, &registry)?;
+    Ok(out)
+}
+
+#[derive(Debug)]
+struct Scrape(Arc<Node>);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let node = &self.0;
+        let metrics = &node.metrics;
+        let store = node.limiter.store();
+        let family = encoder.encode_descriptor(
+            "decisions",
+            "Decisions by binding rule, tier and outcome; shadow rules that refused are counted besides",
+            None,
+            MetricType::Counter,
+        )?;
+        metrics.decisions.encode(family)?;
+        let histogram = encoder.encode_descriptor(
+            "decision_seconds",
+            "How long decisions took",
+            None,
+            MetricType::Histogram,
+        )?;
+        metrics.decision_seconds.encode(histogram)?;
+        let mode = node.health.mode() as u64;
+        gauge(&mut encoder, "operating_mode", "0 normal, 1 degraded, 2 emergency", mode)?;
+        gauge(
+            &mut encoder,
+            "rules_version",
+            "The version of the rules in force",
+            node.limiter.rules().version(),
+        )?;
+        let errors = metrics.rules_load_errors.load(Ordering::Relaxed);
+        counter(&mut encoder, "rules_load_errors", "Rules that could not be put in force", errors)?;
+        gauge(&mut encoder, "keys", "Counters in memory", store.keys() as u64)?;
+        let help = "Takes that shared a counter because there was no room for their own";
+        counter(&mut encoder, "overflowed", help, store.overflowed())?;
+        let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
+        info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {
+    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}

@@ -1,0 +1,138 @@
+//! One Tidegate process: what all listeners share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use tidegate::{Checked, Clock, Limiter, Request, RequestError, SystemClock};
+use tidegate_core::Timestamp;
+use tidegate_wire::{ErrorBody, HeaderStyle};
+
+use crate::access::Access;
+use crate::config::Config;
+use crate::feed::Loaded;
+use crate::forwarded::Proxies;
+use crate::health::Health;
+use crate::metrics::{Metrics, Table};
+
+/// What all listeners share.
+pub(crate) struct Node {
+    pub(crate) limiter: Limiter,
+    pub(crate) metrics: Metrics,
+    pub(crate) health: Health,
+    pub(crate) access: Access,
+    pub(crate) proxies: Proxies,
+    pub(crate) header_styles: Vec<HeaderStyle>,
+    pub(crate) documentation_url: Option<String>,
+    pub(crate) started: Instant,
+    in_force: ArcSwap<InForce>,
+    clock: Arc<dyn Clock>,
+    draining: AtomicBool,
+}
+
+/// The rules in force with what belongs to them.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    /// The version their author gave them.
+    pub(crate) document_version: Option<u64>,
+    pub(crate) table: Table,
+}
+
+/// More problems than this do not fit into a health report; the log has them all.
+const MAX_REASONS: usize = 20;
+
+impl Node {
+    pub(crate) fn new(config: &Config, access: Access, loaded: Loaded) -> std::io::Result<Self> {
+        let mut limiter = Limiter::builder(loaded.rules).max_keys(config.max_keys);
+        if let Some(clock) = &config.clock {
+            limiter = limiter.clock(Arc::clone(clock));
+        }
+        let limiter = limiter.build()?;
+        let clock = config.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
+        let metrics = Metrics::default();
+        let table = metrics.decisions.table(&limiter.rules(), None);
+        Ok(Self {
+            limiter,
+            health: Health::new(clock.now()),
+            access,
+            proxies: Proxies::new(config),
+            header_styles: config.header_styles.clone(),
+            documentation_url: config.documentation_url.clone(),
+            started: Instant::now(),
+            in_force: ArcSwap::from_pointee(InForce { document_version: loaded.document_version, table }),
+            metrics,
+            clock,
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// Decides `request` and counts that it did.
+    pub(crate) fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
+        let start = Instant::now();
+        let checked = self.limiter.try_check(request).map_err(refused)?;
+        self.metrics.decision_seconds.observe(start.elapsed());
+        self.metrics.decisions.count(&self.in_force.load().table, &checked, checked.rules());
+        Ok(checked)
+    }
+
+    /// What would be decided, which is neither counted nor measured.
+    pub(crate) fn explain(&self, request: &Request<'_>) -> Result<(Checked, Vec<Option<String>>), ErrorBody> {
+        let checked = self.limiter.explain(request).map_err(refused)?;
+        let identities = self.limiter.identities(&checked, request).map_err(refused)?;
+        Ok((checked, identities))
+    }
+
+    pub(crate) fn in_force(&self) -> Arc<InForce> {
+        self.in_force.load_full()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Puts other rules in force.
+    pub(crate) fn put_in_force(&self, loaded: Loaded) {
+        self.limiter.set_rules(loaded.rules);
+        let rules = self.limiter.rules();
+        let table = self.metrics.decisions.table(&rules, Some(&self.in_force.load().table));
+        self.in_force.store(Arc::new(InForce { document_version: loaded.document_version, table }));
+        self.health.set(Vec::new(), self.now());
+        tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
+    }
+
+    /// Takes note that new rules cannot be used, for these reasons; those in force stay.
+    pub(crate) fn keep_rules(&self, details: &str, reasons: Vec<String>) {
+        self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
+        let version = self.limiter.rules().version();
+        tracing::warn!(version, "new rules refused, the last good ones stay in force:\n{details}");
+        let more = reasons.len().saturating_sub(MAX_REASONS);
+        let shown = reasons.into_iter().take(MAX_REASONS);
+        let mut reasons: Vec<String> = shown
+            .map(|reason| format!("rules not loaded, version {version} stays in force: {reason}"))
+            .collect();
+        if more > 0 {
+            reasons.push(format!("rules not loaded: {more} more problems"));
+        }
+        self.health.set(reasons, self.now());
+    }
+
+    /// Whether it is about to end and wants no more requests.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn start_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+fn refused(error: RequestError) -> ErrorBody {
+    ErrorBody::field(error.field, error.message)
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}

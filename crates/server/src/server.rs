@@ -1,0 +1,150 @@
+//! Binding, serving, draining.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::access::Access;
+use crate::admin::Admin;
+use crate::config::Config;
+use crate::data::Data;
+use crate::drain::Serving;
+use crate::error::{RunError, StartError};
+use crate::feed::{Changes, RulesFeed};
+use crate::grpc::{Grpc, Reporter};
+use crate::listen::{Listener, Speaks};
+use crate::node::Node;
+use crate::origin::Hosts;
+
+/// How long the admin listener goes on after the others, for those who watch the end.
+const ADMIN_DRAIN: Duration = Duration::from_secs(1);
+
+/// A bound server: its addresses are taken, its rules loaded.
+pub struct Server {
+    config: Config,
+    node: Arc<Node>,
+    changes: Option<Changes>,
+    http: Listener,
+    grpc: Listener,
+    admin: Listener,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+/// Where a server listens, with the ports it was really given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Decisions over HTTP.
+    pub http: SocketAddr,
+    /// gRPC.
+    pub grpc: SocketAddr,
+    /// Administration.
+    pub admin: SocketAddr,
+}
+
+impl Server {
+    /// Loads the rules and takes all three addresses; port 0 takes any free one.
+    ///
+    /// Must be called within a Tokio runtime. Connections wait from here on and are served once it [runs](Self::run).
+    pub async fn bind(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
+        let access = Access::new(&config)?;
+        for (name, address) in listeners(&config) {
+            if !address.ip().to_canonical().is_loopback() && !access.is_restricted() {
+                return Err(StartError::Unprotected { listener: name, address });
+            }
+        }
+        let (loaded, changes) = rules.start().await?;
+        let node = Arc::new(Node::new(&config, access, loaded)?);
+        let [http, grpc, admin] = listeners(&config);
+        Ok(Self {
+            http: bind(http, Speaks::Http, &config).await?,
+            grpc: bind(grpc, Speaks::Grpc, &config).await?,
+            admin: bind(admin, Speaks::Http, &config).await?,
+            config,
+            node,
+            changes,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        Addresses { http: self.http.address(), grpc: self.grpc.address(), admin: self.admin.address() }
+    }
+
+    /// Serves until `shutdown` resolves, then drains: unready first, then no new connections, then requests in
+    /// flight are finished.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        let addresses = self.addresses();
+        let Self { config, node, changes, http, grpc, admin } = self;
+        let hosts = |address: SocketAddr| Hosts::new(address.ip().to_canonical(), &config.host_names);
+        let (mut data, mut door) = (Serving::new(), Serving::new());
+        serve_data(&mut data, http, Data::new(Arc::clone(&node), hosts(addresses.http)));
+        let (health, reporter) = Grpc::new(Arc::clone(&node));
+        serve_grpc(&mut data, grpc, health);
+        serve_admin(&mut door, admin, Admin::new(Arc::clone(&node), hosts(addresses.admin), addresses));
+        // Ends with this function, whichever way that goes.
+        let mut background = JoinSet::new();
+        changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
+        tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");
+        shutdown.await;
+        let left = drain(&config, &node, reporter, data).await;
+        door.close(ADMIN_DRAIN).await;
+        tracing::info!(left, "drained");
+        if left == 0 { Ok(()) } else { Err(RunError::Unfinished(left)) }
+    }
+}
+
+fn serve_data(serving: &mut Serving, listener: Listener, data: Data) {
+    let data = Arc::new(data);
+    serving.open(listener, move |peer, request| Arc::clone(&data).answer(peer, request));
+}
+
+fn serve_grpc(serving: &mut Serving, listener: Listener, grpc: Grpc) {
+    let grpc = Arc::new(grpc);
+    serving.open(listener, move |peer, request| {
+        let grpc = Arc::clone(&grpc);
+        async move { grpc.answer(peer, request).await }
+    });
+}
+
+fn serve_admin(serving: &mut Serving, listener: Listener, admin: Admin) {
+    let admin = Arc::new(admin);
+    serving.open(listener, move |peer, request| {
+        let admin = Arc::clone(&admin);
+        async move { admin.answer(peer, request).await }
+    });
+}
+
+fn listeners(config: &Config) -> [(&'static str, SocketAddr); 3] {
+    [("http", config.http), ("grpc", config.grpc), ("admin", config.admin)]
+}
+
+async fn bind(
+    (name, address): (&'static str, SocketAddr),
+    speaks: Speaks,
+    config: &Config,
+) -> Result<Listener, StartError> {
+    Listener::bind(address, speaks, config.max_connections).await.map_err(|source| StartError::Bind {
+        listener: name,
+        address,
+        source,
+    })
+}
+
+/// Unready first, so that no more comes; then the end of accepting; then the end of what was accepted.
+async fn drain(config: &Config, node: &Node, mut reporter: Reporter, data: Serving) -> usize {
+    tracing::info!("draining");
+    node.start_draining();
+    reporter.not_serving().await;
+    data.leave();
+    sleep(config.grace).await;
+    reporter.end().await;
+    data.close(config.drain).await
+}

@@ -1,0 +1,17 @@
+//! The server as its callers see it: real connections, whole answers.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod access;
+mod admin;
+mod authorize;
+mod bad_input;
+mod batch;
+mod check;
+mod client;
+mod drain;
+mod grpc;
+mod metrics;
+mod openapi;
+mod protocol;
+mod reload;

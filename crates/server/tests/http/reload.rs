@@ -1,0 +1,149 @@
+//! Rules that change while requests flow.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_server::RulesFeed;
+use tidegate_sources::FileSource;
+
+use crate::client::{Ask, Connection, Running, config, eventually, start_with};
+
+fn rules(rule: &str, limit: u64) -> String {
+    format!("rules:\n  - {{rule_id: {rule}, identifier_type: user_id, limit: {limit}, window: 1h}}\n")
+}
+
+/// Replaces a file the way careful programs do.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+async fn start(path: &Path) -> Running {
+    start_with(config(), RulesFeed::watch(FileSource::new(path))).await
+}
+
+async fn limit_is(server: &Running, limit: u64) {
+    eventually(&format!("limit {limit}"), async || {
+        server.check(r#"{"user":"probe","resource":"/","cost":0}"#).await.json()["limit"] == limit
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_rules_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, rules("each", 1_000_000)).unwrap();
+    let server = start(&path).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|client| {
+            let (address, done) = (server.addresses.http, Arc::clone(&done));
+            tokio::spawn(async move {
+                let mut connection = Connection::open(address).await;
+                let body = format!(r#"{{"user":"user-{client}","resource":"/"}}"#);
+                let mut count = 0_u64;
+                while !done.load(Ordering::Relaxed) {
+                    let answer = connection.send(Ask::post("/v1/check", &body)).await;
+                    assert_eq!(
+                        (answer.status.as_u16(), answer.json()["allowed"].as_bool()),
+                        (200, Some(true))
+                    );
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    for (round, limit) in (2_000_000..2_000_005).enumerate() {
+        replace(&path, &rules(if round % 2 == 0 { "other" } else { "each" }, limit));
+        limit_is(&server, limit).await;
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut sent = 0;
+    for client in clients {
+        sent += client.await.unwrap();
+    }
+    let status = server.admin("/v1/status").await.json();
+    let decided = status["decisions"]["allowed"].as_u64().unwrap();
+    assert!(sent > 0 && decided >= sent, "{decided} decisions for {sent} requests");
+    assert_eq!(server.metric("tidegate_rules_load_errors_total").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn counters_go_on_when_rules_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, rules("each", 10)).unwrap();
+    let server = start(&path).await;
+    let series =
+        |rule: &str| format!(r#"tidegate_decisions_total{{rule="{rule}",tier="other",outcome="allowed"}}"#);
+    let body = r#"{"user":"alice","resource":"/"}"#;
+    server.check(body).await;
+    replace(&path, &rules("each", 20));
+    eventually("the new rules", async || server.remaining(body).await > 10).await;
+    server.check(body).await;
+    assert_eq!(server.metric(&series("each")).await, Some(2.0));
+    let version = server.metric("tidegate_rules_version").await.unwrap();
+    assert!(version > 1.0);
+    for rule in ["b", "c"] {
+        replace(&path, &rules(rule, 20));
+        eventually(rule, async || server.admin(&format!("/v1/rules/{rule}")).await.status == 200).await;
+        server.check(body).await;
+    }
+    assert_eq!(server.metric(&series("each")).await, None, "the series of a rule long gone ends");
+    assert_eq!(server.metric(&series("b")).await, Some(1.0), "that of one just gone can still be read");
+    assert_eq!(server.admin("/v1/status").await.json()["decisions"]["allowed"], 4, "the total does not fall");
+}
+
+#[tokio::test]
+async fn bad_rules_change_nothing_and_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, rules("each", 10)).unwrap();
+    let server = start(&path).await;
+    let version = server.admin("/health").await.json()["rules_version"].clone();
+
+    replace(&path, "rules:\n  - {rule_id: each, identifier_type: user_id, limt: 20, window: 1h}\n");
+    eventually("degraded", async || server.admin("/health").await.json()["status"] == "degraded").await;
+    let health = server.admin("/health").await.json();
+    let reasons = health["reasons"].to_string();
+    assert!(reasons.contains("rules.yaml:2:") && reasons.contains("limt"), "{reasons}");
+    assert_eq!(health["rules_version"], version, "the last good rules stay");
+    let decision = server.check(r#"{"user":"alice","resource":"/"}"#).await.json();
+    assert_eq!((decision["limit"].as_u64(), decision["mode"].as_str()), (Some(10), Some("degraded")));
+    assert!(server.metric("tidegate_rules_load_errors_total").await.unwrap() >= 1.0);
+    assert_eq!(server.metric("tidegate_operating_mode").await, Some(1.0));
+    assert_eq!(server.admin("/readyz").await.status, 200, "it can still decide");
+
+    replace(&path, &rules("each", 30));
+    limit_is(&server, 30).await;
+    let health = server.admin("/health").await.json();
+    assert_eq!((health["status"].as_str(), health["reasons"].as_array().unwrap().len()), (Some("normal"), 0));
+    assert_eq!(server.metric("tidegate_operating_mode").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_file_that_goes_away_takes_no_rules_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    std::fs::write(&path, rules("each", 10)).unwrap();
+    let server = start(&path).await;
+    std::fs::remove_file(&path).unwrap();
+    eventually("degraded", async || server.admin("/health").await.json()["status"] == "degraded").await;
+    assert_eq!(server.check(r#"{"user":"alice","resource":"/"}"#).await.json()["limit"], 10);
+    std::fs::write(&path, rules("each", 11)).unwrap();
+    limit_is(&server, 11).await;
+    assert_eq!(server.admin("/health").await.json()["status"], "normal");
+}
+
+#[tokio::test]
+async fn without_rules_there_is_no_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("missing.yaml");
+    let error =
+        tidegate_server::Server::bind(config(), RulesFeed::watch(FileSource::new(&path))).await.unwrap_err();
+    assert!(error.to_string().contains("missing.yaml"), "{error}");
+}
