@@ -15,19 +15,22 @@ const USUAL_BODY_BYTES: usize = 512;
 
 /// `body` as JSON.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Reply {
+    written(status, HeaderMap::new(), to_json(body))
+}
+
+/// `body` as the bytes of its JSON.
+pub(crate) fn to_json(body: &impl Serialize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(USUAL_BODY_BYTES);
     // Our own types, into memory: nothing here can fail but a map with keys that are no texts, and there is none.
     if serde_json::to_writer(&mut bytes, body).is_err() {
         bytes.clear();
     }
-    written(status, HeaderMap::new(), bytes)
+    bytes
 }
 
 /// A decision, with `headers`.
 pub(crate) fn decision(status: StatusCode, headers: HeaderMap, body: &DecisionBody<'_>) -> Reply {
-    let mut bytes = Vec::with_capacity(USUAL_BODY_BYTES);
-    body.write_json(&mut bytes);
-    written(status, headers, bytes)
+    written(status, headers, to_json(body))
 }
 
 fn written(status: StatusCode, headers: HeaderMap, json: Vec<u8>) -> Reply {

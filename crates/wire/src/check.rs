@@ -19,23 +19,23 @@ pub struct CheckBody<'a> {
     #[serde(borrow)]
     pub resource: Cow<'a, str>,
     /// Who the user belongs to.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub tenant: Option<Cow<'a, str>>,
     /// Who asks; present means authenticated.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub user: Option<Cow<'a, str>>,
     /// The user's tier; without it the rules' own ways to find it apply.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub tier: Option<Cow<'a, str>>,
     /// The method.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub method: Option<Cow<'a, str>>,
     /// The address it comes from.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub ip: Option<IpAddr>,
     /// The API key; never stored or shown.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub api_key: Option<Cow<'a, str>>,
     /// Headers for rules to match or count by.
     #[serde(borrow, default)]
@@ -49,7 +49,7 @@ pub struct CheckBody<'a> {
     #[serde(default = "one")]
     pub cost: u64,
     /// Makes a retry of an admitted request free, within bounds.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "borrowed")]
     pub request_id: Option<Cow<'a, str>>,
 }
 
@@ -200,6 +200,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
+/// The same for a text that may be missing: left to itself, `serde` copies what is inside an `Option`.
+fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    Ok(Option::<Text<'a>>::deserialize(deserializer)?.map(|Text(text)| text))
+}
+
 /// A decision, as callers are told it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DecisionBody<'a> {
@@ -303,6 +308,13 @@ mod tests {
         assert_eq!(request.headers.value("X-Client-Type"), Some("mobile"));
         assert_eq!(request.attributes.value("a"), Some("b"));
         assert_eq!(request.request_id, Some("r-1"));
+        let copied = |text: &Option<Cow<'_, str>>| matches!(text, Some(Cow::Owned(_)));
+        assert!(copied(&body.user), "it has an escape");
+        assert!(
+            ![&body.tenant, &body.tier, &body.method, &body.api_key, &body.request_id]
+                .into_iter()
+                .any(copied)
+        );
     }
 
     #[test]

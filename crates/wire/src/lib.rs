@@ -6,7 +6,6 @@ pub mod check;
 pub mod error;
 pub mod explain;
 pub mod headers;
-mod json;
 pub mod refusal;
 
 pub use check::{CheckBody, DecisionBody};

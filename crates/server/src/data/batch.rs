@@ -45,6 +45,6 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> 
 fn one(node: &Node, item: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorBody> {
     let body = CheckBody::parse(item)?;
     let checked = node.decide(&body.request())?;
-    describe(node, &checked).write_json(out);
+    out.extend(reply::to_json(&describe(node, &checked)));
     Ok(())
 }
