@@ -65,7 +65,7 @@ fn explain(rules: &Path, body: &[u8]) -> Result<Answer, Failure> {
     let usage = |error: tidegate::RequestError| Failure::Usage(error.to_string());
     let checked = limiter.explain(&request).map_err(usage)?;
     let identities = limiter.identities(&checked, &request).map_err(usage)?;
-    let explanation = ExplanationBody::new(&checked, checked.rules(), Mode::Normal, identities);
+    let explanation = ExplanationBody::explain(&checked, checked.rules(), Mode::Normal, identities);
     let body = serde_json::to_vec(&explanation).map_err(|error| failed(&error))?;
     Ok(Answer { status: StatusCode::OK, body: body.into() })
 }

@@ -205,9 +205,9 @@ fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Option::<Text<'a>>::deserialize(deserializer)?.map(|Text(text)| text))
 }
 
-/// A decision, as callers are told it.
+/// A decision, as callers are told it, with what is told of each rule.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct DecisionBody<'a> {
+pub struct DecisionBody<'a, R = RuleBody<'a>> {
     /// Whether the request may go ahead.
     pub allowed: bool,
     /// The binding rule; null if none applies.
@@ -225,7 +225,7 @@ pub struct DecisionBody<'a> {
     /// `normal`, `degraded` or `emergency`.
     pub mode: &'static str,
     /// What every rule that applies said, by priority.
-    pub rules: Vec<RuleBody<'a>>,
+    pub rules: Vec<R>,
 }
 
 /// What one rule said.

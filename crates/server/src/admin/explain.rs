@@ -22,5 +22,5 @@ async fn answer(door: &Door, request: Request<Body>) -> Result<Reply, Wrong> {
     let body = CheckBody::parse(&bytes)?;
     let (checked, identities) = door.node.explain(&body.request())?;
     let mode = door.node.health.mode();
-    Ok(reply::json(StatusCode::OK, &ExplanationBody::new(&checked, checked.rules(), mode, identities)))
+    Ok(reply::json(StatusCode::OK, &ExplanationBody::explain(&checked, checked.rules(), mode, identities)))
 }
