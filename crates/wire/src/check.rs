@@ -207,6 +207,7 @@ fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 /// A decision, as callers are told it, with what is told of each rule.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DecisionOf{R}")]
 pub struct DecisionBody<'a, R = RuleBody<'a>> {
     /// Whether the request may go ahead.
     pub allowed: bool,
