@@ -11,11 +11,14 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 2] = [
+const NEEDED: [Needed; 4] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
     Needed { program: "kill", package: "procps" },
+    // Callers from outside this machine come from a network namespace.
+    Needed { program: "ip", package: "iproute2" },
+    Needed { program: "unshare", package: "util-linux" },
 ];
 
 /// Installs what is missing, and says so.
@@ -35,5 +38,6 @@ pub(crate) fn install_missing() -> Result<(), String> {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
+    let system = ["/usr/sbin", "/sbin"].into_iter().map(Into::into);
+    std::env::split_paths(&path).chain(system).any(|folder| Path::new(&folder).join(program).is_file())
 }

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Named texts a request carries: its headers, its attributes.
 ///
-/// A trait, so that a server's own header map can be asked directly instead of being copied.
-pub trait Fields {
+/// A trait, so that a server's own header map can be asked directly instead of being copied. Requests may move between
+/// threads while they wait for an answer, and their fields with them.
+pub trait Fields: Sync {
     /// The first value under `name`, whose case does not count.
     fn value(&self, name: &str) -> Option<&str>;
 
@@ -23,7 +24,7 @@ impl Fields for () {
     fn each(&self, _visit: &mut dyn FnMut(&str, &str)) {}
 }
 
-impl<N: AsRef<str>, V: AsRef<str>> Fields for [(N, V)] {
+impl<N: AsRef<str> + Sync, V: AsRef<str> + Sync> Fields for [(N, V)] {
     fn value(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| n.as_ref().eq_ignore_ascii_case(name)).map(|(_, v)| v.as_ref())
     }
@@ -33,7 +34,7 @@ impl<N: AsRef<str>, V: AsRef<str>> Fields for [(N, V)] {
     }
 }
 
-impl<N: AsRef<str>, V: AsRef<str>> Fields for Vec<(N, V)> {
+impl<N: AsRef<str> + Sync, V: AsRef<str> + Sync> Fields for Vec<(N, V)> {
     fn value(&self, name: &str) -> Option<&str> {
         self.as_slice().value(name)
     }
@@ -43,7 +44,7 @@ impl<N: AsRef<str>, V: AsRef<str>> Fields for Vec<(N, V)> {
     }
 }
 
-impl<N: AsRef<str>, V: AsRef<str>, const LEN: usize> Fields for [(N, V); LEN] {
+impl<N: AsRef<str> + Sync, V: AsRef<str> + Sync, const LEN: usize> Fields for [(N, V); LEN] {
     fn value(&self, name: &str) -> Option<&str> {
         self.as_slice().value(name)
     }

@@ -26,8 +26,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const CONNECTIONS: usize = 64;
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 15;
+const ROUND: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_millis(300);
 
 const RULES: &str = "
@@ -185,29 +185,41 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 fn report(subjects: &[Subject]) {
-    let median = |subject: &Subject, of: fn(&Round) -> f64| {
-        let mut figures: Vec<f64> = subject.rounds.iter().map(of).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
-    let rate = |subject: &Subject| median(subject, |round| round.rate);
-    let busy = |subject: &Subject| median(subject, |round| round.busy.unwrap_or(f64::NAN));
     println!("{CONNECTIONS} connections, median of {ROUNDS} rounds of {ROUND:?}, one server thread\n");
     println!("{:<22} {:>9} {:>8} {:>11} {:>8}", "", "req/s", "of hyper", "µs CPU/req", "of hyper");
     for subject in subjects {
+        let rounds = || subject.rounds.iter();
         println!(
             "{:<22} {:>9.0} {:>7.0}% {:>11.2} {:>7.0}%",
             subject.name,
-            rate(subject),
-            100.0 * rate(subject) / rate(&subjects[0]),
-            busy(subject),
-            100.0 * busy(&subjects[0]) / busy(subject),
+            median(rounds().map(|round| round.rate)),
+            100.0 * by_rate(subject, &subjects[0]),
+            median(rounds().map(|round| round.busy.unwrap_or(f64::NAN))),
+            100.0 * by_busy(subject, &subjects[0]),
         );
     }
     let [_, axum, check] = subjects else { return };
     println!(
         "\n/v1/check is at {:.0} % of axum doing nothing by rate, {:.0} % by processor time",
-        100.0 * rate(check) / rate(axum),
-        100.0 * busy(axum) / busy(check)
+        100.0 * by_rate(check, axum),
+        100.0 * by_busy(check, axum)
     );
+}
+
+/// How many times the rate of `base` a subject has; round by round, so that both saw the same machine.
+fn by_rate(subject: &Subject, base: &Subject) -> f64 {
+    median(subject.rounds.iter().zip(&base.rounds).map(|(own, base)| own.rate / base.rate))
+}
+
+/// The same by processor time, of which less is better.
+fn by_busy(subject: &Subject, base: &Subject) -> f64 {
+    let ratio =
+        |(own, base): (&Round, &Round)| base.busy.zip(own.busy).map_or(f64::NAN, |(base, own)| base / own);
+    median(subject.rounds.iter().zip(&base.rounds).map(ratio))
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }

@@ -272,21 +272,6 @@ async fn what_cannot_be_read_says_why() {
     assert!(scene.failed().await.ends_with("is not a regular file; name a file or a folder"));
 }
 
-/// The super user may read everything, so that there is nothing to see for it.
-#[tokio::test]
-async fn a_file_without_permission_says_so() {
-    use std::os::unix::fs::PermissionsExt;
-    let mut scene = Scene::new("rules.yaml", one);
-    let forbid = |mode| fs::Permissions::from_mode(mode);
-    fs::set_permissions(scene.path("rules.yaml"), forbid(0o000)).unwrap();
-    if File::open(scene.path("rules.yaml")).is_ok() {
-        return;
-    }
-    assert!(scene.failed().await.contains("make it readable"));
-    fs::set_permissions(scene.path("rules.yaml"), forbid(0o644)).unwrap();
-    scene.expect(1, "one").await;
-}
-
 /// The threads of this process that watch files.
 #[cfg(target_os = "linux")]
 fn watching_threads() -> usize {

@@ -86,3 +86,14 @@ async fn a_path_that_is_none_is_the_clients_mistake() {
     assert_eq!(ask(&service, "/a%00b").await.status(), StatusCode::BAD_REQUEST);
     assert_eq!(reached.load(Ordering::SeqCst), 0);
 }
+
+/// A check may be spawned, and so move between threads while it waits.
+#[tokio::test]
+async fn a_check_can_be_spawned() {
+    let quota = Quota::new(Algorithm::FixedWindow, 1, Span::from_secs(3_600)).unwrap();
+    let parts =
+        RuleSetParts { rules: vec![Rule::new("one", Facet::Global, quota)], ..RuleSetParts::default() };
+    let limiter = Arc::new(Limiter::new(RuleSet::new(parts).unwrap()).unwrap());
+    let check = async move { limiter.check(&Request::new("/")).await.is_ok_and(|checked| checked.allowed) };
+    assert!(tokio::spawn(check).await.unwrap());
+}

@@ -317,3 +317,41 @@ fn rescaling_keeps_what_was_consumed() {
         assert_eq!(remaining(algorithm, (100, 60), (80, 3_600), 50), 30, "{algorithm}");
     }
 }
+
+#[test]
+fn a_credit_is_what_waiting_has_not_given_back_already() {
+    let start = Timestamp::from_millis(1_704_067_200_000);
+    let left = |algorithm, credit_after: u64| {
+        let quota = Quota::new(algorithm, 10, Span::from_secs(10)).unwrap();
+        let mut counter = Any::new(algorithm);
+        assert!(counter.step(&quota, 6, start).allowed && counter.step(&quota, 4, start).allowed);
+        let later = start + Span::from_secs(credit_after);
+        counter.step(&quota, 0, later);
+        match &mut counter {
+            Any::TokenBucket(counter) => counter.credit(&quota, 4, start),
+            Any::FixedWindow(counter) => counter.credit(&quota, 4, start),
+            Any::SlidingWindow(counter) => counter.credit(&quota, 4, start),
+            Any::SlidingLog(counter) => counter.credit(&quota, 4, start),
+        }
+        counter.step(&quota, 0, later).remaining
+    };
+    // After three seconds a bucket has got three of the four back by itself.
+    assert_eq!([0, 3, 5].map(|after| left(Algorithm::TokenBucket, after)), [4, 4, 5]);
+    // A window is credited while it lasts.
+    assert_eq!([0, 9, 10].map(|after| left(Algorithm::FixedWindow, after)), [4, 4, 10]);
+    assert_eq!([0, 9, 10].map(|after| left(Algorithm::SlidingWindow, after)), [4, 4, 0]);
+    assert_eq!([0, 9, 10].map(|after| left(Algorithm::SlidingLog, after)), [4, 4, 10]);
+}
+
+#[test]
+fn a_counter_is_believed_up_to_ten_seconds_ahead() {
+    let start = Timestamp::from_millis(1_704_067_200_000);
+    let quota = Quota::new(Algorithm::TokenBucket, 10, Span::from_secs(10)).unwrap();
+    let reset = |ahead: u64| {
+        let mut counter = TokenBucket::default();
+        assert!(step(&mut counter, &quota, 1, start + Span::from_millis(ahead)).allowed);
+        step(&mut counter, &quota, 0, start).reset_after.as_millis()
+    };
+    assert_eq!(reset(10_000), 11_000, "held: the clock must catch up first");
+    assert_eq!(reset(10_001), 1_000, "moved to now");
+}
