@@ -4,8 +4,12 @@ use std::process::Command;
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 3] =
-    [("in_process", "tidegate"), ("memory", "tidegate"), ("http", "tidegate-server")];
+const BENCHES: [(&str, &str); 4] = [
+    ("in_process", "tidegate"),
+    ("memory", "tidegate"),
+    ("http", "tidegate-server"),
+    ("simulate", "tidegate-cli"),
+];
 
 /// Rewrites committed outputs when set; see `bless`.
 const BLESS: &str = "TIDEGATE_BLESS";

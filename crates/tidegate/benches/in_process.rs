@@ -45,6 +45,7 @@ fn main() {
             );
         }
     }
+    contestants.parts();
     matching();
 }
 
@@ -112,6 +113,29 @@ impl Contestants {
     fn by_limiter(&self, name: &str) -> bool {
         let request = Request { user: Some(name), method: Some("GET"), ..Request::new("/api/orders/7") };
         self.limiter.try_check(&request).is_ok_and(|checked| checked.allowed)
+    }
+
+    /// What reading the clock and hashing a key cost by themselves.
+    fn parts(&self) {
+        let alone = |work: &(dyn Fn() + Sync)| {
+            median(
+                (0..ROUNDS)
+                    .map(|_| {
+                        time(&hot(), 1, |_| {
+                            work();
+                            true
+                        })
+                    })
+                    .collect(),
+            )
+        };
+        let clock = alone(&|| {
+            black_box(SystemClock.now());
+        });
+        let hash = alone(&|| {
+            black_box(tag(&self.names[7]));
+        });
+        println!("\nby themselves: reading the clock {clock:.0} ns, hashing a key {hash:.0} ns");
     }
 
     fn measure(&self, order: &[u32], threads: usize) -> [f64; 5] {
