@@ -1,6 +1,8 @@
 //! What the commands do, one cargo call after the other.
 
-use std::process::Command;
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
@@ -17,12 +19,63 @@ const BLESS: &str = "TIDEGATE_BLESS";
 /// Everything that must hold before a change lands.
 pub(crate) fn test() -> Result<(), String> {
     lint()?;
-    step("tests", cargo().args(["test", "--workspace", "--lib", "--bins", "--tests", "--examples"]))?;
-    step("documentation tests", cargo().args(["test", "--workspace", "--doc"]))?;
     step(
         "documentation",
         cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-    )
+    )?;
+    let suites: [(&str, &[&str]); 2] =
+        [("tests", &["--lib", "--bins", "--tests", "--examples"]), ("documentation tests", &["--doc"])];
+    let mut count = Count::default();
+    let mut ended = Ok(());
+    for (name, targets) in suites {
+        println!("\n== {name}");
+        ended = ended.and(count.run(cargo().args(["test", "--workspace", "--no-fail-fast"]).args(targets)));
+    }
+    println!("\n{count}");
+    ended
+}
+
+/// Tests of all suites together.
+#[derive(Default)]
+struct Count {
+    passed: u64,
+    failed: u64,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+impl Count {
+    /// Runs a suite, passing on what it prints and adding up what it says at the end of each binary.
+    fn run(&mut self, command: &mut Command) -> Result<(), String> {
+        let could_not = |error| format!("the tests could not be run: {error}");
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(could_not)?;
+        let output = child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines());
+        for line in output.map_while(Result::ok) {
+            println!("{line}");
+            self.add(&line);
+        }
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{command:?} ended with {status}")),
+            Err(error) => Err(could_not(error)),
+        }
+    }
+
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`.
+    fn add(&mut self, line: &str) {
+        let result = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
+        for figure in result.into_iter().flat_map(|(_, figures)| figures.split("; ")) {
+            match figure.split_once(' ') {
+                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
+                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Formatting and lints.
@@ -68,5 +121,23 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?} ended with {status}")),
         Err(error) => Err(format!("{command:?} could not be started: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_added_up() {
+        let mut count = Count::default();
+        for line in [
+            "test result: ok. 32 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
+            "test a::b ... ok",
+        ] {
+            count.add(line);
+        }
+        assert_eq!(count.to_string(), "35 passed, 2 failed");
     }
 }
