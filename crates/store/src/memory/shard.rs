@@ -12,8 +12,8 @@ use super::quotas::Quotas;
 use super::replays::Replays;
 use super::table::{Slot, Table};
 
-/// Slots looked at for one to reuse when the shard is full.
-const SEARCH: usize = 32;
+/// Slots of each table looked at for one to reuse when the shard is full.
+const SEARCH: usize = 16;
 
 /// Log entries a shard keeps per key of its ceiling before it starts to join them.
 const LOG_ENTRIES_PER_KEY: usize = 8;
@@ -50,6 +50,14 @@ pub(super) struct Looked {
     /// Where its counter is, if it has one.
     slot: Option<usize>,
     fingerprint: Fingerprint,
+}
+
+impl Looked {
+    /// Where its counter is now: a later operation of the group may have moved or made it.
+    #[inline]
+    fn slot_in<C: Counter>(&self, table: &Table<C>) -> Option<usize> {
+        self.slot.filter(|&at| table.is_at(at, self.fingerprint)).or_else(|| table.find(self.fingerprint))
+    }
 }
 
 /// Runs `$body` with `$table` being the table of `$algorithm` and `$books` the rest of the shard.
@@ -117,6 +125,7 @@ impl Shard {
 
     /// Whether `take` would fit if `ahead` were consumed before it. Changes nothing but the passing of time.
     pub(super) fn look(&mut self, take: &Take<'_>, ahead: u64, now: Timestamp) -> Looked {
+        self.make_room(take, now);
         with_table!(self, take.quota.algorithm(), |table, books| books.look(table, take, ahead, now))
     }
 
@@ -140,6 +149,7 @@ impl Shard {
 
     /// Looks at `take` and does it if it fits, in one go: what most groups come down to.
     pub(super) fn take(&mut self, take: &Take<'_>, now: Timestamp) -> (Verdict, bool) {
+        self.make_room(take, now);
         with_table!(self, take.quota.algorithm(), |table, books| {
             let looked = books.look(table, take, 0, now);
             let verdict = if looked.fits {
@@ -149,6 +159,18 @@ impl Shard {
             };
             (verdict, looked.overflowed)
         })
+    }
+
+    /// Looks for counters at rest to forget if `take` needs one of its own and the shard is full.
+    fn make_room(&mut self, take: &Take<'_>, now: Timestamp) {
+        if self.books.is_full() {
+            let fingerprint = take.key.fingerprint();
+            let known =
+                with_table!(self, take.quota.algorithm(), |table, _books| table.find(fingerprint).is_some());
+            if !known {
+                self.sweep(now, SEARCH);
+            }
+        }
     }
 
     /// Replaces a hold's cost by that of `take`.
@@ -200,7 +222,7 @@ impl Books {
             return looked;
         }
         looked.slot = table.find(fingerprint);
-        if looked.slot.is_none() && !self.has_room(table, now) {
+        if looked.slot.is_none() && self.is_full() {
             looked.overflowed = true;
             looked.fingerprint = shared_fingerprint(take);
             looked.slot = table.find(looked.fingerprint);
@@ -231,7 +253,7 @@ impl Books {
             return Verdict::blocked(take.quota);
         }
         let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
-        let verdict = match looked.slot.filter(|&id| table.is_at(id, looked.fingerprint)) {
+        let verdict = match looked.slot_in(table) {
             Some(id) => table.update(id, |slot| slot.counter.look(self.quotas.get(slot.quota), cost, now)),
             None => {
                 let mut counter = C::default();
@@ -256,8 +278,7 @@ impl Books {
             take.request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
             return self.report(table, take, looked, 0, now);
         }
-        let known = looked.slot.filter(|&id| table.is_at(id, fingerprint));
-        let slot = known.or_else(|| table.find(fingerprint)).unwrap_or_else(|| {
+        let slot = looked.slot_in(table).unwrap_or_else(|| {
             self.keys += 1;
             let mut counter = C::default();
             counter.advance(&take.quota, now);
@@ -311,12 +332,8 @@ impl Books {
         })
     }
 
-    /// Whether a new key can have a counter of its own, after forgetting some at rest if need be.
-    fn has_room<C: Counter>(&mut self, table: &mut Table<C>, now: Timestamp) -> bool {
-        if self.keys >= self.max_keys {
-            self.keys -= table.sweep(&mut self.quotas, now, SEARCH).0;
-        }
-        self.keys < self.max_keys
+    fn is_full(&self) -> bool {
+        self.keys >= self.max_keys
     }
 
     /// Lets time and changed rules take effect on a counter; answers with the quota in force.

@@ -135,6 +135,23 @@ fn keys_at_rest_make_room() {
 }
 
 #[test]
+fn keys_at_rest_make_room_whatever_their_algorithm() {
+    let (store, clock) = store(500);
+    for user in 0..500 {
+        assert!(allowed(&store, &[take("r", &user.to_string(), quota(Algorithm::FixedWindow, 1))], NOW));
+    }
+    clock.advance(Span::from_secs(3_600));
+    for user in 0..500 {
+        assert!(allowed(
+            &store,
+            &[take("s", &user.to_string(), quota(Algorithm::SlidingLog, 1))],
+            clock.now()
+        ));
+    }
+    assert_eq!(store.overflowed(), 0);
+}
+
+#[test]
 fn sweeping_forgets_keys_at_rest_and_only_those() {
     for algorithm in Algorithm::ALL {
         let (store, clock) = store(100_000);
