@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::ruleset::RuleSet;
 use crate::tier::TierIndex;
 use crate::time::Timestamp;
-use crate::verdict::{Retry, Verdict};
+use crate::verdict::Verdict;
 
 /// Whether and how the limits were enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,13 +105,9 @@ fn binds_more(a: &RuleVerdict, b: &RuleVerdict) -> bool {
     match (a.allowed, b.allowed) {
         (false, true) => true,
         (true, false) => false,
-        (false, false) => wait(a) > wait(b),
+        (false, false) => a.retry > b.retry,
         (true, true) => share_left(a, b) == Ordering::Less,
     }
-}
-
-fn wait(verdict: &Verdict) -> Retry {
-    verdict.retry
 }
 
 /// Compares what is left of each in proportion to its capacity, exactly.
@@ -125,6 +121,7 @@ mod tests {
     use super::*;
     use crate::quota::{Algorithm, Quota};
     use crate::time::Span;
+    use crate::verdict::Retry;
 
     fn verdict(rule: u32, limit: u64, remaining: u64, retry: Retry) -> RuleVerdict {
         let quota = Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(1)).unwrap();

@@ -58,6 +58,11 @@ pub(super) async fn one_counter_named_twice<S: Subject>(subject: &S) {
         let verdicts = bench.verdicts(&twice(3)).await;
         assert!(verdicts[0].allowed && !verdicts[1].allowed, "{algorithm}: 3 + 3 is more than 5");
         assert_eq!(bench.left(0, "alice", quota).await, 5, "{algorithm}");
+        let looks = twice(3).map(|op| Operation { action: Action::Peek, ..op });
+        assert!(
+            bench.verdicts(&looks).await.iter().all(|verdict| verdict.allowed),
+            "{algorithm}: looks take nothing"
+        );
         let verdicts = bench.verdicts(&twice(2)).await;
         assert!(verdicts[0].allowed && verdicts[1].allowed, "{algorithm}");
         assert_eq!(bench.left(0, "alice", quota).await, 1, "{algorithm}");

@@ -205,8 +205,9 @@ impl Shards for Several<'_> {
 
 /// What the operations before `index` take from the same counter: a group may name one twice.
 fn ahead(group: &[Operation<'_>], index: usize) -> u64 {
-    let key = group[index].take.key;
-    let same = group[..index].iter().filter(|op| op.take.key.fingerprint() == key.fingerprint());
+    let fingerprint = group[index].take.key.fingerprint();
+    let takes = |op: &&Operation<'_>| matches!(op.action, Action::Take | Action::Hold { .. });
+    let same = group[..index].iter().filter(takes).filter(|op| op.take.key.fingerprint() == fingerprint);
     same.map(|op| op.take.cost).fold(0, u64::saturating_add)
 }
 
