@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::client::{Address, Connect};
-use crate::decision::Decision;
+use crate::decision::{self, Decision};
 use crate::failure::Outcome;
 use crate::request::RequestArgs;
 use crate::terminal::{BAD, GOOD};
@@ -36,18 +36,11 @@ pub(crate) struct CheckArgs {
 /// Asks, and says what the answer is.
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let answer = args.connect.post(&args.server, "/v1/check", args.request.body(), "--server")?;
-    let decision = Decision::read(&answer)?;
-    let mut out = anstream::stdout().lock();
-    if args.json {
-        out.write_all(answer.body.trim_ascii())?;
-        writeln!(out)?;
-    } else {
-        write(&mut out, &decision)?;
-    }
+    let decision = decision::show(&answer, args.json, write)?;
     Ok(if decision.allowed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn write(out: &mut impl Write, decision: &Decision) -> io::Result<()> {
+fn write(out: &mut dyn Write, decision: &Decision) -> io::Result<()> {
     let (style, word) = if decision.allowed { (GOOD, "allowed") } else { (BAD, "refused") };
     write!(out, "{style}{word}{style:#}")?;
     decision.write_reason(out)?;

@@ -46,6 +46,23 @@ struct Wrong {
     message: String,
 }
 
+/// Shows `answer`, word for word if `json`, otherwise as `write` puts the decision in it for people.
+pub(crate) fn show(
+    answer: &Answer,
+    json: bool,
+    write: impl FnOnce(&mut dyn Write, &Decision) -> io::Result<()>,
+) -> Result<Decision, Failure> {
+    let decision = Decision::read(answer)?;
+    let mut out = anstream::stdout().lock();
+    if json {
+        out.write_all(answer.body.trim_ascii())?;
+        writeln!(out)?;
+    } else {
+        write(&mut out, &decision)?;
+    }
+    Ok(decision)
+}
+
 impl Decision {
     /// The body of an answer that is a decision; otherwise what the server had to say instead.
     pub(crate) fn read(answer: &Answer) -> Result<Self, Failure> {
@@ -65,7 +82,7 @@ impl Decision {
     }
 
     /// Says which rule is the reason, and how it stands.
-    pub(crate) fn write_reason(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write_reason(&self, out: &mut dyn Write) -> io::Result<()> {
         match (&self.rule_id, self.limit, self.remaining) {
             (Some(rule), Some(limit), Some(remaining)) => {
                 let (remaining, limit) = (number(remaining), number(limit));

@@ -10,7 +10,7 @@ use tidegate_core::Mode;
 use tidegate_wire::{CheckBody, ExplanationBody};
 
 use crate::client::{Address, Answer, Connect};
-use crate::decision::Decision;
+use crate::decision::{self, Decision};
 use crate::failure::{Failure, Outcome};
 use crate::request::RequestArgs;
 use crate::rules;
@@ -45,14 +45,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Outcome {
         Some(path) => explain(path, &body)?,
         None => args.connect.post(&args.admin, "/v1/explain", body, "--admin")?,
     };
-    let decision = Decision::read(&answer)?;
-    let mut out = anstream::stdout().lock();
-    if args.json {
-        out.write_all(answer.body.trim_ascii())?;
-        writeln!(out)?;
-    } else {
-        write(&mut out, &decision)?;
-    }
+    decision::show(&answer, args.json, write)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,7 +63,7 @@ fn explain(rules: &Path, body: &[u8]) -> Result<Answer, Failure> {
     Ok(Answer { status: StatusCode::OK, body: body.into() })
 }
 
-fn write(out: &mut impl Write, decision: &Decision) -> io::Result<()> {
+fn write(out: &mut dyn Write, decision: &Decision) -> io::Result<()> {
     let (style, word) = if decision.allowed { (GOOD, "allowed") } else { (BAD, "refused") };
     write!(out, "would be {style}{word}{style:#}")?;
     decision.write_reason(out)?;

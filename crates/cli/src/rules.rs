@@ -65,11 +65,6 @@ pub(crate) fn load(path: &Path) -> Result<RuleSet, Failure> {
     read(path).map_err(|problems| unusable(&problems))
 }
 
-/// The rules of a text.
-pub(crate) fn compile(name: &str, text: &str) -> Result<RuleSet, Failure> {
-    tidegate_rules::load(&[Source { name, text }], 1).map_err(|problems| unusable(&problems))
-}
-
 /// How rules that cannot be used are complained about.
 pub(crate) fn unusable(problems: &Problems) -> Failure {
     Failure::Failed(format!("the rules cannot be used\n{problems}"))

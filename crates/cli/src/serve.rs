@@ -27,20 +27,15 @@ pub(crate) fn run(args: &ServeArgs, given: &ArgMatches) -> Outcome {
     let settings = Settings::new(args, given)?;
     let Store::Memory = settings.store;
     log::start(settings.log, settings.log_level)?;
-    let rules = match &settings.rules {
-        None => rules::compile(EXAMPLE_NAME, EXAMPLE)?,
-        Some(RulesSource::File(path)) => rules::load(path)?,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve(&settings, rules));
+    let outcome = runtime.block_on(serve(&settings));
     // Whatever still runs has been waited for as long as was allowed.
     runtime.shutdown_background();
     outcome
 }
 
-/// The rules are those that are announced; the server reads them itself, and again whenever they change.
-async fn serve(settings: &Settings, rules: RuleSet) -> Outcome {
+async fn serve(settings: &Settings) -> Outcome {
     let signals =
         Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
     let feed = match &settings.rules {
@@ -48,8 +43,7 @@ async fn serve(settings: &Settings, rules: RuleSet) -> Outcome {
         Some(RulesSource::File(path)) => RulesFeed::watch(FileSource::new(path)),
     };
     let server = Server::bind(settings.config.clone(), feed).await.map_err(|error| explain(&error))?;
-    announce(server.addresses(), settings, &rules);
-    drop(rules);
+    announce(server.addresses(), settings, &server.rules());
     tokio::select! {
         ended = server.run(signals.told(1)) => {
             ended.map_err(|error| Failure::Failed(error.to_string()))?;

@@ -33,7 +33,7 @@ impl Table {
     }
 
     /// Writes the table, two spaces in.
-    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths: Vec<usize> =
             self.columns.iter().enumerate().map(|(i, (name, _))| self.width(i, name)).collect();
         let header = self.columns.iter().map(|(name, _)| (*name, FAINT));
@@ -51,7 +51,7 @@ impl Table {
 
     fn line<'c>(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         widths: &[usize],
         cells: impl Iterator<Item = (&'c str, Style)>,
     ) -> io::Result<()> {

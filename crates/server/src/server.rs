@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::RuleSet;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -76,6 +77,11 @@ impl Server {
     /// Where it listens.
     pub fn addresses(&self) -> Addresses {
         Addresses { http: self.http.address(), grpc: self.grpc.address(), admin: self.admin.address() }
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.node.limiter.rules()
     }
 
     /// Serves until `shutdown` resolves, then drains: unready first, then no new connections, then requests in

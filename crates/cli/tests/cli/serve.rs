@@ -133,7 +133,10 @@ fn bad_rules_are_all_shown() {
         ],
     );
     let said = run(["serve", "--rules", "/nowhere/rules.yaml"]);
-    said.complains(1, &["/nowhere/rules.yaml", "cannot read the file"]);
+    said.complains(
+        1,
+        &["/nowhere/rules.yaml", "/nowhere/rules.yaml is not there; create it or name another"],
+    );
 }
 
 #[test]
