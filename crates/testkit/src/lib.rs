@@ -1,0 +1,34 @@
+//! Real servers for tests and benchmarks.
+//!
+//! Everything runs on free ports of the loopback interface, in a temporary folder, and is gone when its
+//! handle is dropped or the test process dies, however it dies. Starting blocks until the server can be used.
+//! What cannot be started fails at once, with the end of the server's log or the command that installs it.
+//!
+//! ```no_run
+//! use tidegate_testkit::Redis;
+//!
+//! let redis = Redis::start();
+//! redis.query::<()>(&["SET", "a", "1"]);
+//! redis.pause(); // hangs, as a stuck server does
+//! ```
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot have its server has failed")]
+
+mod cluster;
+mod ports;
+mod process;
+mod program;
+mod proxy;
+mod redis;
+mod sentinel;
+mod tls;
+pub mod wait;
+
+pub use crate::cluster::{Cluster, ClusterOptions, Migration};
+pub use crate::ports::Port;
+pub use crate::process::{Launch, Process, Signal};
+pub use crate::program::{Program, find_program};
+pub use crate::proxy::Proxy;
+pub use crate::redis::{Redis, RedisOptions};
+pub use crate::sentinel::{Sentinel, SentinelOptions};
+pub use crate::tls::{Certificates, ClientCertificates};

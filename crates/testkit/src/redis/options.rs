@@ -1,0 +1,152 @@
+//! How a Redis server is to be started.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::client::{Client, Login};
+use super::{Redis, StartError, answers};
+use crate::ports::Port;
+use crate::process::Launch;
+use crate::program::Program;
+use crate::tls::{Certificates, ClientCertificates};
+
+/// How often another port is tried when something outside the tests has taken one.
+const TRIES: usize = 5;
+
+/// How a Redis server is to be started; see [`Redis::options`].
+#[derive(Debug, Clone, Default)]
+pub struct RedisOptions {
+    program: Program,
+    args: Vec<String>,
+    config: Option<String>,
+    login: Option<Login>,
+    tls: Option<(Certificates, ClientCertificates)>,
+}
+
+impl RedisOptions {
+    /// Which server; Debian's unless said otherwise.
+    #[must_use]
+    pub fn program(mut self, program: Program) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// Adds arguments as on the command line, such as `["--maxmemory", "2mb"]`. Each word is one argument.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Requires this password, which the handle then uses itself. It is not in the URL.
+    #[must_use]
+    pub fn password(self, password: &str) -> Self {
+        // Its master, if it has one, requires the same.
+        self.args(["--requirepass", password, "--masterauth", password]).login("default", password)
+    }
+
+    /// Who the handle itself logs in as, for servers whose `--user` arguments leave the default user no
+    /// rights.
+    #[must_use]
+    pub fn login(mut self, user: &str, password: &str) -> Self {
+        self.login = Some(Login { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Speaks TLS, and nothing else, on its port.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates, clients: ClientCertificates) -> Self {
+        self.tls = Some((certificates.clone(), clients));
+        self
+    }
+
+    /// Starts with this configuration file, which the server may rewrite.
+    pub(crate) fn config(mut self, text: String) -> Self {
+        self.config = Some(text);
+        self
+    }
+
+    /// Starts the server on a free port.
+    ///
+    /// # Panics
+    /// If it does not start: the message has the end of its log.
+    #[must_use]
+    pub fn start(&self) -> Redis {
+        retry_ports(|| self.start_on(Port::claim()))
+    }
+
+    pub(crate) fn start_on(&self, port: Port) -> Result<Redis, StartError> {
+        let folder = TempDir::with_prefix("tidegate-redis-").expect("a temporary folder can be made");
+        let socket = folder.path().join("redis.sock");
+        let process = self.launch(&port, folder.path(), &socket).start();
+        let client = Client::new(socket, self.login.clone());
+        answers(&process, &client)?;
+        Ok(Redis { process, client, port, tls: self.tls.clone(), _folder: folder })
+    }
+
+    fn launch(&self, port: &Port, folder: &Path, socket: &Path) -> Launch {
+        let mut args: Vec<String> = Vec::new();
+        if let Some(text) = &self.config {
+            let file = folder.join("redis.conf");
+            std::fs::write(&file, text).expect("the configuration can be written");
+            args.push(file.display().to_string());
+        }
+        args.extend(words("--bind 127.0.0.1 --daemonize no --appendonly no --unixsocketperm 700 --save"));
+        args.push(String::new());
+        args.extend(["--dir".into(), folder.display().to_string()]);
+        // The handle's own way in: it needs no TLS and takes no part in what happens to the port.
+        args.extend(["--unixsocket".into(), socket.display().to_string()]);
+        args.extend(self.port_args(port));
+        args.extend(self.args.iter().cloned());
+        Launch::new(self.program.path(), folder.join("log")).args(args)
+    }
+
+    fn port_args(&self, port: &Port) -> Vec<String> {
+        let number = port.number();
+        match &self.tls {
+            None => words(&format!("--port {number}")),
+            Some((certificates, clients)) => {
+                let mut args = words(&format!("--port 0 --tls-port {number}"));
+                args.extend(certificates.redis_args(*clients));
+                args
+            }
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Starts again on other ports if something outside the tests was quicker.
+pub(crate) fn retry_ports<T>(mut start: impl FnMut() -> Result<T, StartError>) -> T {
+    for _ in 1..TRIES {
+        match start() {
+            Ok(started) => return started,
+            Err(StartError::PortTaken(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_others_took_is_told_from_other_failures() {
+        for program in [Program::Debian, Program::Redis62, Program::Valkey] {
+            let options = Redis::options().program(program).args(["--cluster-enabled", "yes"]);
+            for distance in [0, 10_000] {
+                let port = Port::claim();
+                let _taken = TcpListener::bind(("127.0.0.1", port.number() + distance)).unwrap();
+                let error = options.start_on(port).unwrap_err();
+                assert!(matches!(error, StartError::PortTaken(_)), "{program:?} {distance}: {error}");
+            }
+        }
+    }
+}
