@@ -126,7 +126,7 @@ mod tests {
     fn verdict(rule: u32, limit: u64, remaining: u64, retry: Retry) -> RuleVerdict {
         let quota = Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(1)).unwrap();
         let allowed = retry == Retry::Now;
-        let verdict = Verdict { allowed, remaining, reset_after: Span::from_secs(1), retry, quota };
+        let verdict = Verdict { allowed, remaining, reset_after: Span::from_secs(1), retry, held: false, quota };
         RuleVerdict { rule, shadow: false, verdict }
     }
 

@@ -61,6 +61,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                 cost: self.request.cost,
                 request_id,
                 shadow: terms.shadow,
+                on_store_failure: terms.on_store_failure,
             };
             demand.group.push(take.into());
         }

@@ -12,7 +12,7 @@ use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
 use crate::request::Request;
-use crate::rule::{Allowance, OnMissingIdentity, Rule};
+use crate::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Tier, TierTable, Tiers};
 use crate::time::Timestamp;
 
@@ -61,6 +61,7 @@ pub(crate) struct Terms {
     /// Position among the distinct identifiers, so that each is worked out once per request.
     pub(crate) identifier: u32,
     pub(crate) shadow: bool,
+    pub(crate) on_store_failure: OnStoreFailure,
 }
 
 /// Why rules do not form a rule set.
@@ -118,6 +119,7 @@ impl RuleSet {
                 overrides: (!rule.overrides.is_empty()).then(overrides),
                 identifier: position(&mut identifiers, &rule.identifier),
                 shadow: rule.shadow,
+                on_store_failure: rule.on_store_failure,
             });
         }
         let conditions: Vec<_> = rules.iter().map(|rule| rule.condition.clone()).collect();

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use crate::key::{Key, RequestId};
 use crate::quota::Quota;
-use crate::time::Span;
+use crate::rule::OnStoreFailure;
+use crate::time::{Span, Timestamp};
 
 /// One rule's demand for one request.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,16 @@ pub struct Take<'r> {
     pub request_id: Option<RequestId>,
     /// Whether this take may be refused without holding up the others.
     pub shadow: bool,
+    /// What becomes of the request if this take cannot be decided: a store must know it to leave nothing behind
+    /// of a request that will be turned away.
+    pub on_store_failure: OnStoreFailure,
+}
+
+impl<'r> Take<'r> {
+    /// A take of `cost` from the counter `key` by the terms of `quota`, with nothing out of the ordinary.
+    pub const fn new(key: Key<'r>, quota: Quota, cost: u64) -> Self {
+        Self { key, quota, cost, request_id: None, shadow: false, on_store_failure: OnStoreFailure::Local }
+    }
 }
 
 /// One thing to do to one counter.
@@ -57,6 +68,12 @@ pub enum Action {
     Settle {
         /// The hold to settle.
         id: HoldId,
+    },
+    /// Give the cost back, which was consumed at `since` by the store's clock, as far as waiting has not given it
+    /// back already. Never refused.
+    Return {
+        /// When it was consumed.
+        since: Timestamp,
     },
 }
 

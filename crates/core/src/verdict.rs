@@ -25,6 +25,8 @@ pub struct Verdict {
     pub reset_after: Span,
     /// When to come back.
     pub retry: Retry,
+    /// Whether some of what is gone is only held, and may be back before it is waited for.
+    pub held: bool,
     /// The quota that was applied: the stored one if that is newer than the take's.
     pub quota: Quota,
 }
@@ -32,7 +34,7 @@ pub struct Verdict {
 impl Verdict {
     /// The answer of a limit of 0: no, and waiting will not help.
     pub const fn blocked(quota: Quota) -> Self {
-        Self { allowed: false, remaining: 0, reset_after: Span::ZERO, retry: Retry::Never, quota }
+        Self { allowed: false, remaining: 0, reset_after: Span::ZERO, retry: Retry::Never, held: false, quota }
     }
 
     /// What has been used of the capacity.

@@ -1,10 +1,8 @@
-//! How long decisions take.
+//! How long things take.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-
-use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
 /// The upper bounds of the buckets in nanoseconds, from 1 µs to 100 ms.
 const BOUNDS: [u64; 16] = [
@@ -31,7 +29,7 @@ const SHARDS: usize = 16;
 
 /// A histogram without a lock: every thread counts in a part of its own, and reading adds them up.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     shards: [Shard; SHARDS],
 }
 
@@ -43,8 +41,20 @@ struct Shard {
     sum: AtomicU64,
 }
 
+/// What a histogram has seen so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The upper bound of each bucket in seconds, the last one infinite, and how much fell into it.
+    pub buckets: Vec<(f64, u64)>,
+    /// All of it together, in seconds.
+    pub sum: f64,
+    /// How often.
+    pub count: u64,
+}
+
 impl Histogram {
-    pub(crate) fn observe(&self, duration: Duration) {
+    /// Counts something that took this long.
+    pub fn observe(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS.len());
         let shard = &self.shards[thread_number() % SHARDS];
@@ -52,7 +62,8 @@ impl Histogram {
         shard.sum.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    pub(crate) fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+    /// What was counted so far.
+    pub fn read(&self) -> Observed {
         let count = |bucket: usize| -> u64 {
             self.shards.iter().map(|shard| shard.counts[bucket].load(Ordering::Relaxed)).sum()
         };
@@ -60,8 +71,8 @@ impl Histogram {
         let buckets: Vec<(f64, u64)> = bounds.zip((0..=BOUNDS.len()).map(count)).collect();
         let sum =
             self.shards.iter().map(|shard| shard.sum.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
-        let total = buckets.iter().map(|(_, count)| count).sum();
-        encoder.encode_histogram::<NoLabelSet>(seconds(sum), total, &buckets, None)
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        Observed { buckets, sum: seconds(sum), count }
     }
 }
 

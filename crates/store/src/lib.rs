@@ -6,17 +6,27 @@
 //! conformance suite (feature `conformance`).
 
 pub mod clock;
+pub mod coalesce;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod coordinator;
+pub mod deny_cache;
+mod histogram;
 pub mod memory;
 mod outcome;
+mod shards;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use deny_cache::DenyCache;
+pub use histogram::{Histogram, Observed};
 pub use memory::MemoryStore;
 pub use outcome::{Deadline, Failure, Outcome, Outcomes};
+pub use shards::{Shard, ShardStats};
 pub use tidegate_core::{Action, Group, HoldId, Operation};
 
 use std::pin::Pin;
+
+use tidegate_core::Secret;
 
 /// The answer of a store, once it comes.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Vec<Outcomes>> + Send + 'a>>;
@@ -28,4 +38,20 @@ pub trait Store: Send + Sync {
     /// All or nothing: unless every operation of a group that is not a shadow's is allowed, none of them changes
     /// anything. Must answer by the deadline, with [`Outcome::Unavailable`] or [`Outcome::Unknown`] if need be.
     fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a>;
+
+    /// The secret that all who share this store hash their keys with, once it is known. A store in this process has
+    /// none: any will do.
+    fn secret(&self) -> Option<Secret> {
+        None
+    }
+
+    /// What keeps the store as a whole from being used, if anything does: what is wrong and what to do about it.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
+    /// The parts that can fail on their own. A store in this process has none.
+    fn shards(&self) -> Vec<Shard> {
+        Vec::new()
+    }
 }

@@ -96,7 +96,7 @@ impl Contestants {
     /// What the store does for one rule: find the counter, step it.
     fn by_counter(&self, tag: Tag, now: Timestamp) -> bool {
         let take =
-            Take { key: self.key.with_tag(tag), quota: self.quota, cost: 1, request_id: None, shadow: false };
+            Take::new(self.key.with_tag(tag), self.quota, 1);
         let mut allowed = false;
         self.store.apply_each(&[Operation { take, action: Action::Take }], now, |outcome| {
             allowed = outcome.verdict().is_some_and(|verdict| verdict.allowed);

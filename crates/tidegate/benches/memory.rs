@@ -53,7 +53,7 @@ fn ours_row(algorithm: Algorithm, length: usize, name: impl Fn(usize) -> String)
                 algorithm,
                 Secret::new([9; 16]).encode().part(2, name(number).as_bytes()).tag(),
             );
-            let take = Take { key, quota, cost: 1, request_id: None, shadow: false };
+            let take = Take::new(key, quota, 1);
             store.apply_at(&[Operation { take, action: Action::Take }], now);
         }
     });

@@ -91,7 +91,7 @@ impl Clock {
 /// The verdict on a request that fits now.
 #[inline]
 fn allow(quota: &Quota, remaining: u64, reset_after: Span) -> Verdict {
-    Verdict { allowed: true, remaining, reset_after, retry: Retry::Now, quota: *quota }
+    Verdict { allowed: true, remaining, reset_after, retry: Retry::Now, held: false, quota: *quota }
 }
 
 /// The verdict on a request of `cost` that does not fit now but would after `wait`.
@@ -103,5 +103,5 @@ fn refuse(
     wait: impl FnOnce() -> Span,
 ) -> Verdict {
     let retry = if cost > quota.capacity() { Retry::Never } else { Retry::After(wait()) };
-    Verdict { allowed: false, remaining, reset_after, retry, quota: *quota }
+    Verdict { allowed: false, remaining, reset_after, retry, held: false, quota: *quota }
 }

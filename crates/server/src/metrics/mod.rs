@@ -3,19 +3,19 @@
 //! Labels are bounded by the rules: a rule, a known tier, an outcome; never a user or an address.
 
 mod decisions;
-mod histogram;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 pub(crate) use decisions::{Decisions, Table};
-pub(crate) use histogram::Histogram;
+
+use tidegate::store::Histogram;
 
 use crate::node::Node;
 
@@ -60,7 +60,7 @@ impl Collector for Scrape {
             None,
             MetricType::Histogram,
         )?;
-        metrics.decision_seconds.encode(histogram)?;
+        encode_histogram(&metrics.decision_seconds, histogram)?;
         let mode = node.health.mode() as u64;
         gauge(&mut encoder, "operating_mode", "0 normal, 1 degraded, 2 emergency", mode)?;
         gauge(
@@ -77,6 +77,11 @@ impl Collector for Scrape {
         let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }
+}
+
+fn encode_histogram(histogram: &Histogram, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+    let observed = histogram.read();
+    encoder.encode_histogram::<NoLabelSet>(observed.sum, observed.count, &observed.buckets, None)
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> std::fmt::Result {

@@ -1,6 +1,6 @@
 //! Quota set aside.
 
-use tidegate_core::{Algorithm, Quota, Span};
+use tidegate_core::{Algorithm, Quota, Span, Timestamp};
 
 use super::{Bench, Subject, quota};
 use crate::{Action, HoldId};
@@ -83,4 +83,38 @@ pub(super) async fn never_more_than_waiting<S: Subject>(subject: &S) {
     assert!(bench.takes(0, "alice", window, 5).await);
     assert!(settle(&bench, window, 0).await);
     assert_eq!(bench.left(0, "alice", window).await, 5, "a passed window is not credited");
+}
+
+/// Waiting for what is only held may be a mistake, so nobody should remember such a refusal.
+pub(super) async fn a_refusal_while_held_says_so<S: Subject>(subject: &S) {
+    let bench = Bench::new("pending", subject);
+    let told = async |quota: Quota, cost, action| {
+        let verdict = bench.one(bench.take(0, "alice", quota, cost), action).await;
+        (verdict.allowed, verdict.held)
+    };
+    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+        let quota = quota(algorithm, 10, 3_600);
+        let start = number * 100_000;
+        bench.at(start);
+        assert!(bench.takes(0, "alice", quota, 4).await);
+        assert_eq!(told(quota, 7, Action::Take).await, (false, false), "{algorithm}: nothing is held");
+        assert!(hold(&bench, quota, 5).await);
+        assert_eq!(told(quota, 2, Action::Take).await, (false, true), "{algorithm}");
+        assert_eq!(told(quota, 2, Action::Peek).await, (false, true), "{algorithm}: a look is told as well");
+        assert_eq!(told(quota, 11, Action::Take).await, (false, false), "{algorithm}: this will never fit");
+        let past = Action::Return { since: Timestamp::EPOCH };
+        assert_eq!(told(quota, 2, past).await, (true, false), "{algorithm}: a return is never refused");
+        assert_eq!(told(quota, 1, Action::Take).await, (true, false), "{algorithm}: this is no refusal");
+        assert!(settle(&bench, quota, 5).await);
+        assert_eq!(told(quota, 1, Action::Take).await, (false, false), "{algorithm}: settled");
+
+        let again = bench.take(1, "alice", quota, 10);
+        let action = Action::Hold { id: HOLD, ttl: Span::from_secs(5) };
+        assert!(bench.one(again, action).await.allowed);
+        assert!(bench.one(again, Action::Take).await.held, "{algorithm}");
+        bench.at(start + 5_000);
+        assert!(bench.takes(1, "alice", quota, 10).await, "{algorithm}: given back");
+        let verdict = bench.one(again, Action::Take).await;
+        assert!(!verdict.allowed && !verdict.held, "{algorithm}: nobody holds it now");
+    }
 }

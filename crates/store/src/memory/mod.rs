@@ -126,7 +126,8 @@ impl MemoryStore {
         let mut looked: SmallVec<[Looked; 4]> = SmallVec::new();
         for (index, op) in group.iter().enumerate() {
             let look = shards.of(op).look(&op.take, ahead(group, index), now);
-            let may_refuse = !op.take.shadow && !matches!(op.action, Action::Settle { .. });
+            let may_refuse =
+                !op.take.shadow && !matches!(op.action, Action::Settle { .. } | Action::Return { .. });
             go_ahead &= look.fits || !may_refuse;
             if look.overflowed {
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
@@ -136,6 +137,7 @@ impl MemoryStore {
         for (index, (op, look)) in group.iter().zip(&looked).enumerate() {
             each(Outcome::Verdict(match op.action {
                 Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
+                Action::Return { since } => shards.of(op).give_back(&op.take, since, look, now),
                 Action::Take | Action::Hold { .. } if go_ahead && look.fits => {
                     shards.of(op).commit(&op.take, op.action, look, now)
                 }

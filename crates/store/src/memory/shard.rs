@@ -178,6 +178,18 @@ impl Shard {
         with_table!(self, take.quota.algorithm(), |table, books| books.settle(table, take, id, now))
     }
 
+    /// Gives the cost of `take`, consumed at `since`, back to the counter that [`Self::look`] has found.
+    pub(super) fn give_back(
+        &mut self,
+        take: &Take<'_>,
+        since: Timestamp,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Verdict {
+        with_table!(self, take.quota.algorithm(), |table, books| books
+            .give_back(table, take, since, looked, now))
+    }
+
     /// Looks at the next `steps` slots of each table and forgets what is at rest; true when all were looked at.
     pub(super) fn sweep(&mut self, now: Timestamp, steps: usize) -> bool {
         let mut done = true;
@@ -254,7 +266,10 @@ impl Books {
         }
         let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
         let verdict = match looked.slot_in(table) {
-            Some(id) => table.update(id, |slot| slot.counter.look(self.quotas.get(slot.quota), cost, now)),
+            Some(id) => table.update(id, |slot| {
+                let verdict = slot.counter.look(self.quotas.get(slot.quota), cost, now);
+                Verdict { held: slot.held && matches!(verdict.retry, Retry::After(_)), ..verdict }
+            }),
             None => {
                 let mut counter = C::default();
                 counter.advance(&take.quota, now);
@@ -330,6 +345,23 @@ impl Books {
             slot.held = self.holds.any(key);
             Verdict { allowed: true, retry: Retry::Now, ..slot.counter.look(&quota, 0, now) }
         })
+    }
+
+    fn give_back<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        since: Timestamp,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Verdict {
+        if let Some(id) = looked.slot_in(table).filter(|_| !take.quota.is_blocked()) {
+            table.update(id, |slot| {
+                slot.counter.credit(self.quotas.get(slot.quota), take.cost, since);
+            });
+        }
+        let look = self.report(table, &Take { cost: 0, ..*take }, looked, 0, now);
+        Verdict { allowed: true, retry: Retry::Now, ..look }
     }
 
     fn is_full(&self) -> bool {

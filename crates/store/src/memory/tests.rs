@@ -21,7 +21,7 @@ fn quota(algorithm: Algorithm, limit: u64) -> Quota {
 
 fn take<'r>(rule: &'r str, user: &str, quota: Quota) -> Take<'r> {
     let key = Key::new(rule, quota.algorithm(), Secret::new([3; 16]).encode().part(2, user.as_bytes()).tag());
-    Take { key, quota, cost: 1, request_id: None, shadow: false }
+    Take::new(key, quota, 1)
 }
 
 fn allowed(store: &MemoryStore, takes: &[Take<'_>], now: Timestamp) -> bool {
