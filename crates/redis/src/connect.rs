@@ -1,0 +1,150 @@
+//! Opening connections.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo,
+    TlsCertificates, Value,
+};
+use tidegate_store::Failure;
+use tokio::time::timeout;
+
+use crate::problem::Problem;
+use crate::script::Script;
+use crate::url::{Address, Credentials, RedisUrl};
+
+/// How long a server may take to accept us.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+
+/// How to connect to the servers of one URL.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    credentials: Credentials,
+    sentinel_credentials: Credentials,
+    database: i64,
+    tls: Option<TlsCertificates>,
+    pub(crate) script: Script,
+}
+
+impl Connector {
+    /// Reads the certificates `url` names.
+    pub(crate) fn new(url: &RedisUrl) -> Result<Self, Problem> {
+        let tls = match &url.tls {
+            None => None,
+            Some(tls) => {
+                let read = |path: &Option<_>| path.as_deref().map(read).transpose();
+                let (cert, key) = (read(&tls.cert)?, read(&tls.key)?);
+                let client_tls =
+                    cert.zip(key).map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+                Some(TlsCertificates { client_tls, root_cert: read(&tls.ca)? })
+            }
+        };
+        Ok(Self {
+            credentials: url.credentials.clone(),
+            sentinel_credentials: url.sentinel_credentials.clone(),
+            database: url.database.into(),
+            tls,
+            script: Script::new(),
+        })
+    }
+
+    /// A connection to a server that counts: a master, with the script loaded.
+    pub(crate) async fn open_master(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
+        let mut connection = self.open(address).await?;
+        check_role(&mut connection, address).await?;
+        let loaded = self.script.load().query_async::<Value>(&mut connection).await;
+        loaded.map_err(|error| Problem::of(&error, address))?;
+        Ok(connection)
+    }
+
+    /// A connection to any server.
+    pub(crate) async fn open(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
+        let client = self.client(address, &self.credentials, self.database)?;
+        connect(&client, address).await
+    }
+
+    /// A connection to a sentinel.
+    pub(crate) async fn open_sentinel(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
+        connect(&self.sentinel_client(address)?, address).await
+    }
+
+    /// How to reach a sentinel.
+    pub(crate) fn sentinel_client(&self, address: &Address) -> Result<Client, Problem> {
+        self.client(address, &self.sentinel_credentials, 0)
+    }
+
+    fn client(&self, address: &Address, who: &Credentials, database: i64) -> Result<Client, Problem> {
+        let Address { host, port } = address.clone();
+        let unusable = |error| Problem::of(&error, address);
+        let at = match &self.tls {
+            None => ConnectionAddr::Tcp(host, port),
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+        };
+        let mut settings = RedisConnectionInfo::default().set_db(database).set_skip_set_lib_name();
+        if let Some(user) = &who.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &who.password {
+            settings = settings.set_password(password);
+        }
+        let info = at.into_connection_info().map_err(unusable)?;
+        let info =
+            info.set_redis_settings(settings).set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        match &self.tls {
+            None => Client::open(info),
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        }
+        .map_err(unusable)
+    }
+}
+
+async fn connect(client: &Client, address: &Address) -> Result<MultiplexedConnection, Problem> {
+    // Every call has a limit of its own, so none is wanted here.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let opened = timeout(CONNECT_LIMIT, client.get_multiplexed_async_connection_with_config(&config)).await;
+    match opened {
+        Ok(opened) => opened.map_err(|error| Problem::of(&error, address)),
+        Err(_) => Err(silent(address)),
+    }
+}
+
+fn silent(address: &Address) -> Problem {
+    let text = format!("{address}: it does not answer within {} s", CONNECT_LIMIT.as_secs());
+    Problem::new(Failure::Connection, text)
+}
+
+/// Fails unless the server is a master.
+pub(crate) async fn check_role(
+    connection: &mut MultiplexedConnection,
+    address: &Address,
+) -> Result<(), Problem> {
+    let role = redis::cmd("ROLE");
+    let role: Vec<Value> = match timeout(CONNECT_LIMIT, role.query_async(connection)).await {
+        Ok(role) => role.map_err(|error| Problem::of(&error, address))?,
+        Err(_) => return Err(silent(address)),
+    };
+    let text = |value: Option<&Value>| value.and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
+    match text(role.first()).as_deref() {
+        Some("master") => Ok(()),
+        Some("slave") => {
+            let master = text(role.get(1)).unwrap_or_default();
+            let port = role.get(2).and_then(|port| redis::from_redis_value_ref::<u16>(port).ok()).unwrap_or(0);
+            let text = format!(
+                "{address}: it is a replica of {master}:{port}; give the master's address, or let redis+sentinel:// find it"
+            );
+            Err(Problem::new(Failure::Replica, text))
+        }
+        _ => {
+            let text = format!("{address}: it counts nothing; a sentinel belongs to redis+sentinel://");
+            Err(Problem::new(Failure::NotAStore, text))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    fs::read(path).map_err(|error| Problem::new(Failure::Other, format!("cannot read {}: {error}", path.display())))
+}

@@ -1,0 +1,190 @@
+//! The connection to one server, kept up.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use redis::aio::MultiplexedConnection;
+use tidegate_store::Failure;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::connect::{CONNECT_LIMIT, Connector, check_role};
+use crate::problem::Problem;
+use crate::url::Address;
+
+/// How long to wait before connecting again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often an idle connection is tried out.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// A connection that comes back by itself, to a server that may be replaced by another.
+pub(crate) struct Link {
+    state: ArcSwap<State>,
+    /// Told when there is something new for the task that keeps the connection.
+    changed: Notify,
+    /// Told when the connection is up, for those who have to do something first then.
+    up: Arc<Notify>,
+}
+
+/// What is known about the server.
+struct State {
+    /// None until somebody finds out who it is.
+    address: Option<Address>,
+    /// Tells this state from those before it.
+    generation: u64,
+    connection: Result<MultiplexedConnection, Problem>,
+}
+
+/// A connection that is up.
+pub(crate) struct Connected {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) generation: u64,
+}
+
+impl Link {
+    /// A link to the server at `address`, or to one that is yet to be [found](Self::retarget).
+    pub(crate) fn start(connector: Arc<Connector>, address: Option<Address>, up: Arc<Notify>) -> Arc<Self> {
+        let problem = Problem::new(Failure::Connection, "not connected yet");
+        let state = State { address, generation: 0, connection: Err(problem) };
+        let link = Arc::new(Self { state: ArcSwap::from_pointee(state), changed: Notify::new(), up });
+        tokio::spawn(keep(Arc::downgrade(&link), connector));
+        link
+    }
+
+    /// The connection, or why there is none.
+    pub(crate) fn get(&self) -> Result<Connected, Problem> {
+        let state = self.state.load();
+        let connection = state.connection.clone()?;
+        Ok(Connected { connection, generation: state.generation })
+    }
+
+    /// Why there is no connection, if there is none.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        self.state.load().connection.as_ref().err().cloned()
+    }
+
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.state.load().address.clone()
+    }
+
+    /// Goes over to another server at once; what is on its way to the old one is lost.
+    pub(crate) fn retarget(&self, address: &Address) {
+        if self.state.load().address.as_ref() == Some(address) {
+            return;
+        }
+        let problem = Problem::new(Failure::Connection, format!("{address}: not connected yet"));
+        self.change(|state| {
+            Some(State {
+                address: Some(address.clone()),
+                generation: state.generation + 1,
+                connection: Err(problem.clone()),
+            })
+        });
+    }
+
+    /// Gives up the connection of `generation`, which is of no use any more.
+    pub(crate) fn broke(&self, generation: u64, problem: &Problem) {
+        self.change(|state| {
+            (state.generation == generation).then(|| State {
+                address: state.address.clone(),
+                generation: generation + 1,
+                connection: Err(problem.clone()),
+            })
+        });
+    }
+
+    /// Takes over what `next` makes of the present state, unless it makes nothing.
+    fn change(&self, next: impl Fn(&State) -> Option<State>) {
+        let mut state = self.state.load();
+        while let Some(changed) = next(&state) {
+            let before = self.state.compare_and_swap(&*state, Arc::new(changed));
+            if Arc::ptr_eq(&state, &before) {
+                return self.changed.notify_one();
+            }
+            state = before;
+        }
+    }
+
+    /// Tries to connect, once; true if it worked.
+    async fn connect(&self, connector: &Connector) -> bool {
+        let (address, generation) = {
+            let state = self.state.load();
+            (state.address.clone(), state.generation)
+        };
+        let Some(address) = address else { return false };
+        let opened = connector.open_master(&address).await;
+        let (up, failed) = (opened.is_ok(), opened.as_ref().err().map(|problem| problem.failure));
+        self.change(|state| {
+            (state.generation == generation).then(|| State {
+                address: state.address.clone(),
+                generation: generation + 1,
+                connection: opened.clone(),
+            })
+        });
+        if up {
+            tracing::info!(server = %address, "store connected");
+            self.up.notify_one();
+        } else if let Some(failure) = failed {
+            tracing::debug!(server = %address, failure = failure.name(), "store not connected");
+        }
+        up
+    }
+
+    /// Whether the connection still answers and still belongs to a master.
+    async fn probe(&self) {
+        let Ok(Connected { mut connection, generation }) = self.get() else { return };
+        let Some(address) = self.address() else { return };
+        let problem = match timeout(CONNECT_LIMIT, check_role(&mut connection, &address)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(problem)) => problem,
+            Err(_) => Problem::new(Failure::Connection, format!("{address}: it does not answer")),
+        };
+        tracing::warn!(server = %address, %problem, "store lost");
+        self.broke(generation, &problem);
+    }
+}
+
+/// Connects whenever there is no connection, for as long as somebody has the link.
+async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let Some(link) = link.upgrade() else { return };
+        if link.problem().is_some() && !link.connect(&connector).await {
+            // Not all of a fleet at once.
+            let jitter = u64::from(jitter()) % 1_000;
+            let wait = pause + pause.mul_f64(jitter as f64 / 1_000.0);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = retargeted(&link) => pause = FIRST_PAUSE,
+            }
+            continue;
+        }
+        pause = FIRST_PAUSE;
+        let changed = link.changed.notified();
+        tokio::select! {
+            () = sleep(PROBE) => link.probe().await,
+            () = changed => {}
+        }
+    }
+}
+
+/// Resolves when the link is to go to another server.
+async fn retargeted(link: &Link) {
+    let before = link.address();
+    loop {
+        link.changed.notified().await;
+        if link.address() != before {
+            return;
+        }
+    }
+}
+
+fn jitter() -> u16 {
+    let mut bytes = [0; 2];
+    getrandom::fill(&mut bytes).ok();
+    u16::from_le_bytes(bytes)
+}

@@ -1,0 +1,96 @@
+//! What goes wrong with a server, told apart.
+
+use std::fmt;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use tidegate_store::Failure;
+
+/// Why a server cannot be used: a kind for metrics, a text that names the fix for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of failure it is.
+    pub failure: Failure,
+    /// What is wrong and what to do about it.
+    pub text: String,
+}
+
+impl Problem {
+    pub(crate) fn new(failure: Failure, text: impl Into<String>) -> Self {
+        Self { failure, text: text.into() }
+    }
+
+    /// What `error` from the server at `place` means.
+    pub(crate) fn of(error: &RedisError, place: &dyn fmt::Display) -> Self {
+        let failure = classify(error);
+        let advice = match failure {
+            Failure::Connection => "is it running, and is the address right?",
+            Failure::Credentials => "give the user and password in the URL: redis://user:password@host:port",
+            Failure::Permission => "docs/operations/redis.md lists what the user must be allowed to do",
+            Failure::NotAStore => "what answers does not speak the Redis protocol; with TLS use rediss://",
+            Failure::Replica => "give the master's address, or let redis+sentinel:// find it",
+            Failure::NoScripts => "the commands EVALSHA and SCRIPT must not be renamed or disabled",
+            Failure::OutOfMemory => "raise maxmemory; docs/operations/redis.md tells how much is needed",
+            Failure::NotReady => "it should pass by itself",
+            Failure::ClusterDown => "a master is missing and no replica has taken its place",
+            Failure::Deadline | Failure::Full | Failure::Foreign | Failure::Other => "",
+        };
+        let text = format!("{place}: {error}");
+        let text = if advice.is_empty() { text } else { format!("{text}; {advice}") };
+        Self { failure, text }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// The kind of failure an error is.
+pub(crate) fn classify(error: &RedisError) -> Failure {
+    if let Some(failure) = error.code().and_then(|code| by_code(code, error.detail().unwrap_or_default())) {
+        return failure;
+    }
+    match error.kind() {
+        ErrorKind::AuthenticationFailed => Failure::Credentials,
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => {
+            Failure::NotAStore
+        }
+        ErrorKind::Server(ServerErrorKind::NoPerm) => Failure::Permission,
+        ErrorKind::Io if is_tls(error) => Failure::NotAStore,
+        ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Failure::Connection,
+        _ => Failure::Other,
+    }
+}
+
+/// Old servers wrap what went wrong inside a script into an `ERR` that quotes it.
+fn by_code(code: &str, detail: &str) -> Option<Failure> {
+    Some(match code {
+        "NOAUTH" | "WRONGPASS" => Failure::Credentials,
+        "NOPERM" => Failure::Permission,
+        "READONLY" => Failure::Replica,
+        "OOM" => Failure::OutOfMemory,
+        "LOADING" | "BUSY" | "MISCONF" | "NOREPLICAS" | "MASTERDOWN" | "TRYAGAIN" => Failure::NotReady,
+        "CLUSTERDOWN" => Failure::ClusterDown,
+        "ERR" if detail.contains("invalid password") || detail.contains("without any password") => {
+            Failure::Credentials
+        }
+        "ERR" if detail.contains("unknown command") => Failure::NoScripts,
+        "ERR" => {
+            let quoted = ["OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS"];
+            let found = quoted.into_iter().find(|code| detail.contains(&format!("-{code} ")));
+            return found.and_then(|code| by_code(code, ""));
+        }
+        _ => return None,
+    })
+}
+
+/// A handshake that fails means that the other side does not want to speak to us, not that it is away.
+fn is_tls(error: &RedisError) -> bool {
+    let text = error.to_string();
+    ["certificate", "Certificate", "handshake", "InvalidContentType", "corrupt message"]
+        .iter()
+        .any(|word| text.contains(word))
+}

@@ -1,0 +1,398 @@
+//! One master: its connection, what waits to be sent to it, and what is on its way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+use tidegate_store::coalesce::{Added, Coalescer};
+use tidegate_store::{Failure, Outcome, Outcomes, ShardStats};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+use crate::connect::Connector;
+use crate::encode::{OwnedOp, Reply, request};
+use crate::link::{Connected, Link};
+use crate::problem::{Problem, classify};
+use crate::store::Clockwork;
+
+/// How long a call may take before the connection is given up. Those who wait for it have given up long before.
+const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// A group on its way.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) ops: SmallVec<[OwnedOp; 2]>,
+    pub(crate) slot: u16,
+    pub(crate) deadline: Instant,
+    pub(crate) reply: oneshot::Sender<Answered>,
+    /// How often it was sent elsewhere.
+    pub(crate) hops: u8,
+    /// Whether it was sent here while its slot is moving.
+    pub(crate) asking: bool,
+}
+
+/// What became of a group, and when by the server's clock, if it was decided.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) outcomes: Outcomes,
+    pub(crate) at: Option<Timestamp>,
+}
+
+impl Waiting {
+    /// Answers; whoever asked may be gone.
+    fn answer(self, outcomes: Outcomes, at: Option<Timestamp>) {
+        self.reply.send(Answered { outcomes, at }).ok();
+    }
+
+    /// Answers every operation with the same.
+    pub(crate) fn fail(self, outcome: Outcome) {
+        let outcomes = self.ops.iter().map(|_| outcome).collect();
+        self.answer(outcomes, None);
+    }
+}
+
+/// Who knows where a group belongs if it does not belong here.
+pub(crate) trait Redirect: Send + Sync {
+    /// The slot belongs to the server at `address` now.
+    fn moved(&self, waiting: Waiting, address: &str);
+    /// The slot is moving to the server at `address`, and this key may be there already.
+    fn ask(&self, waiting: Waiting, address: &str);
+    /// Some keys are here and some there: not for long.
+    fn try_again(&self, waiting: Waiting);
+    /// What is known about who serves what may be out of date.
+    fn doubt(&self);
+}
+
+/// One master.
+pub(crate) struct Shard {
+    pub(crate) name: String,
+    pub(crate) link: Arc<Link>,
+    pub(crate) stats: Arc<ShardStats>,
+    connector: Arc<Connector>,
+    coalescer: Coalescer<Waiting>,
+    /// Held while a batch is taken and put on its way, so that batches leave in the order they were taken.
+    order: Mutex<()>,
+    clock: Arc<Clockwork>,
+    redirect: Weak<dyn Redirect>,
+    /// Whether a call may only name keys of one slot.
+    clustered: bool,
+}
+
+/// Groups that go in one command.
+type Unit = Vec<Waiting>;
+
+/// What came back for a command.
+type Returned = RedisResult<Value>;
+
+/// A call on its way.
+type OnItsWay = Pin<Box<dyn Future<Output = RedisResult<Vec<Returned>>> + Send>>;
+
+impl Shard {
+    pub(crate) fn new(
+        name: String,
+        link: Arc<Link>,
+        connector: Arc<Connector>,
+        clock: Arc<Clockwork>,
+        redirect: Weak<dyn Redirect>,
+        clustered: bool,
+    ) -> Arc<Self> {
+        let coalescer = Coalescer::new(clock.patience());
+        let (stats, order) = (Arc::default(), Mutex::new(()));
+        Arc::new(Self { name, link, stats, connector, coalescer, order, clock, redirect, clustered })
+    }
+
+    /// Sends a group with the next call.
+    pub(crate) fn submit(self: &Arc<Self>, waiting: Waiting) {
+        match self.coalescer.add(waiting, Instant::now()) {
+            Added::Waits => {}
+            Added::Start(pause) => {
+                tokio::spawn(Arc::clone(self).send_all(pause));
+            }
+            Added::Full(waiting) => {
+                self.stats.count_error(Failure::NotReady);
+                waiting.fail(Outcome::Unavailable(Failure::NotReady));
+            }
+        }
+    }
+
+    /// Sends batches until nothing waits.
+    async fn send_all(self: Arc<Self>, mut pause: Duration) {
+        loop {
+            wait(pause).await;
+            let Some((units, call, start)) = self.send_next() else { return };
+            let answered = match call {
+                Ok(call) => self.receive(units, call).await,
+                Err(problem) => {
+                    self.refuse_all(units, &problem);
+                    false
+                }
+            };
+            let took = start.elapsed();
+            if answered {
+                self.stats.seconds.observe(took);
+            }
+            pause = self.coalescer.ended(answered.then_some(took), Instant::now());
+        }
+    }
+
+    /// Takes the next batch and puts it on its way.
+    fn send_next(&self) -> Option<(Vec<Unit>, Result<(OnItsWay, Started), Problem>, Instant)> {
+        let _order = self.order.lock();
+        let start = Instant::now();
+        let units = self.units(self.coalescer.take(start)?, start);
+        let Ok(Connected { connection, generation }) = self.link.get() else {
+            let problem = self.link.problem();
+            let problem = problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected"));
+            return Some((units, Err(problem), start));
+        };
+        let mut call = send(connection, self.commands(&units));
+        // The first poll hands it to the connection, which keeps the order.
+        let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        Some((units, Ok((call, Started { generation, first })), start))
+    }
+
+    /// Groups into commands: one for all of them, or one per slot in a Cluster. Who is late is not sent.
+    fn units(&self, batch: Vec<Waiting>, now: Instant) -> Vec<Unit> {
+        let mut units: Vec<Unit> = Vec::new();
+        for waiting in batch {
+            if waiting.deadline <= now {
+                self.stats.count_error(Failure::Deadline);
+                waiting.fail(Outcome::Unavailable(Failure::Deadline));
+                continue;
+            }
+            waiting.ops.iter().for_each(|op| self.stats.count_operation(&op.action));
+            let place = (waiting.slot, waiting.asking);
+            let together =
+                |unit: &&mut Unit| !self.clustered || unit.first().is_some_and(|one| (one.slot, one.asking) == place);
+            match units.iter_mut().find(together) {
+                Some(unit) => unit.push(waiting),
+                None => units.push(vec![waiting]),
+            }
+        }
+        units
+    }
+
+    /// The command for each unit, and whether it goes to a server that is only about to take over its slot.
+    fn commands(&self, units: &[Unit]) -> Vec<(Cmd, bool)> {
+        let time = self.clock.time();
+        let command = |unit: &Unit| {
+            let keys: Vec<&[u8]> =
+                unit.iter().flat_map(|group| &group.ops).map(|op| op.key.as_slice()).collect();
+            let input = request(time, unit.iter().map(|group| group.ops.as_slice()));
+            (self.connector.script.run(keys.into_iter(), &input), unit.first().is_some_and(|first| first.asking))
+        };
+        units.iter().map(command).collect()
+    }
+
+    /// Waits for a call and tells everybody; false if the server did not answer.
+    async fn receive(&self, units: Vec<Unit>, (call, started): (OnItsWay, Started)) -> bool {
+        if units.is_empty() {
+            return true;
+        }
+        self.stats.count_call();
+        let Started { generation, first } = started;
+        let returned = match first {
+            Poll::Ready(returned) => Ok(returned),
+            Poll::Pending => timeout(CALL_LIMIT, call).await,
+        };
+        let lost = match returned {
+            Ok(Ok(returned)) => {
+                Box::pin(self.sort_out(units, returned, generation)).await;
+                return true;
+            }
+            Ok(Err(error)) => Problem::of(&error, &self.name),
+            Err(_) => Problem::new(Failure::Connection, format!("{}: it does not answer", self.name)),
+        };
+        self.lose(generation, &lost);
+        self.stats.count_error(lost.failure);
+        for group in units.into_iter().flatten() {
+            group.fail(Outcome::Unknown(lost.failure));
+        }
+        false
+    }
+
+    fn refuse_all(&self, units: Vec<Unit>, problem: &Problem) {
+        for group in units.into_iter().flatten() {
+            self.stats.count_error(problem.failure);
+            group.fail(Outcome::Unavailable(problem.failure));
+        }
+    }
+
+    /// Tells every group what the server said. A server that has forgotten the script is taught it again.
+    async fn sort_out(&self, units: Vec<Unit>, returned: Vec<Returned>, generation: u64) {
+        let mut forgotten = Vec::new();
+        for (unit, returned) in units.into_iter().zip(returned) {
+            match returned {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => forgotten.push(unit),
+                returned => self.hand_out(unit, returned, generation),
+            }
+        }
+        if forgotten.is_empty() {
+            return;
+        }
+        tracing::info!(server = self.name, "the store has forgotten the script, loading it again");
+        for (unit, returned) in self.teach_and_repeat(forgotten).await {
+            self.hand_out(unit, returned, generation);
+        }
+    }
+
+    async fn teach_and_repeat(&self, units: Vec<Unit>) -> Vec<(Unit, Returned)> {
+        let again = async {
+            let Connected { mut connection, .. } = self.link.get().map_err(|_| lost())?;
+            self.connector.script.load().query_async::<Value>(&mut connection).await?;
+            send(connection, self.commands(&units)).await
+        };
+        match timeout(CALL_LIMIT, again).await {
+            Ok(Ok(returned)) => units.into_iter().zip(returned).collect(),
+            Ok(Err(error)) => units.into_iter().map(|unit| (unit, Err(error.clone()))).collect(),
+            Err(_) => units.into_iter().map(|unit| (unit, Err(lost()))).collect(),
+        }
+    }
+
+    fn hand_out(&self, unit: Unit, returned: Returned, generation: u64) {
+        match returned {
+            Ok(Value::BulkString(bytes)) => self.answer_all(unit, &bytes),
+            Ok(_) => self.fail_all(unit, Outcome::Unavailable(Failure::NotAStore)),
+            Err(error) => self.sort_error(unit, &error, generation),
+        }
+    }
+
+    fn answer_all(&self, groups: Vec<Waiting>, bytes: &[u8]) {
+        let mut reply = Reply::new(bytes);
+        for group in groups {
+            let outcomes = reply.as_mut().and_then(|reply| reply.outcomes(&group.ops));
+            match outcomes {
+                Some(outcomes) => group.answer(outcomes, reply.as_ref().map(|reply| reply.now)),
+                None => self.fail_all(vec![group], Outcome::Unknown(Failure::NotAStore)),
+            }
+        }
+    }
+
+    /// What a server refuses to do it has not done, unless the connection was lost meanwhile.
+    fn sort_error(&self, groups: Vec<Waiting>, error: &RedisError, generation: u64) {
+        if let Some(redirect) = self.redirect.upgrade() {
+            let address = error.redirect_node().map(|(address, _)| address);
+            match (error.kind(), address) {
+                (ErrorKind::Server(ServerErrorKind::Moved), Some(address)) => {
+                    return groups.into_iter().for_each(|group| redirect.moved(group, address));
+                }
+                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) => {
+                    return groups.into_iter().for_each(|group| redirect.ask(group, address));
+                }
+                (ErrorKind::Server(ServerErrorKind::TryAgain), _) => {
+                    return groups.into_iter().for_each(|group| redirect.try_again(group));
+                }
+                _ => {}
+            }
+        }
+        let answered = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+        let problem = Problem::of(error, &self.name);
+        match problem.failure {
+            Failure::Replica | Failure::Credentials | Failure::Connection | Failure::NotAStore => {
+                self.lose(generation, &problem);
+            }
+            Failure::ClusterDown => self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt()),
+            _ => {}
+        }
+        let failure = classify(error);
+        let outcome = if answered { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
+        self.fail_all(groups, outcome);
+    }
+
+    fn fail_all(&self, groups: Vec<Waiting>, outcome: Outcome) {
+        if let Outcome::Unavailable(failure) | Outcome::Unknown(failure) = outcome {
+            self.stats.count_error(failure);
+        }
+        groups.into_iter().for_each(|group| group.fail(outcome));
+    }
+
+    /// Gives the connection up, and asks whether this is still the master.
+    fn lose(&self, generation: u64, problem: &Problem) {
+        tracing::warn!(server = self.name, %problem, "store connection given up");
+        self.link.broke(generation, problem);
+        self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt());
+    }
+}
+
+/// What is known of a call when it has just left.
+struct Started {
+    generation: u64,
+    first: Poll<RedisResult<Vec<Returned>>>,
+}
+
+/// Sends commands; the answer has one entry for each, whether it succeeded or not.
+fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> OnItsWay {
+    if let [(_, false)] = cmds[..]
+        && let Some((cmd, _)) = cmds.pop()
+    {
+        return Box::pin(async move {
+            match connection.send_packed_command(&cmd).await {
+                Ok(value) => Ok(vec![Ok(value)]),
+                Err(error) if is_answer(&error) => Ok(vec![Err(error)]),
+                Err(error) => Err(error),
+            }
+        });
+    }
+    let mut pipeline = Pipeline::with_capacity(cmds.len());
+    let mut wanted = Vec::with_capacity(cmds.len());
+    for (cmd, asking) in cmds {
+        if asking {
+            pipeline.cmd("ASKING");
+        }
+        wanted.push(pipeline.len());
+        pipeline.add_command(cmd);
+    }
+    Box::pin(async move {
+        let count = pipeline.len();
+        let mut values = connection.send_packed_commands(&pipeline, 0, count).await?;
+        let returned = wanted.into_iter().map(|index| match values.get_mut(index).map(std::mem::take) {
+            Some(value) => value.extract_error(),
+            None => Err(lost()),
+        });
+        Ok(returned.collect())
+    })
+}
+
+/// Whether the server itself said so.
+fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+}
+
+fn lost() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::NotConnected).into()
+}
+
+/// Waits more exactly than the runtime's timer, which counts in milliseconds.
+async fn wait(pause: Duration) {
+    if !pause.is_zero() {
+        tokio::task::spawn_blocking(move || std::thread::sleep(pause)).await.ok();
+    }
+}
+
+/// Nobody to ask: there is one server, and what it says goes.
+pub(crate) struct NoRedirect(pub(crate) Arc<Notify>);
+
+impl Redirect for NoRedirect {
+    fn moved(&self, waiting: Waiting, _address: &str) {
+        waiting.fail(Outcome::Unavailable(Failure::NotAStore));
+    }
+
+    fn ask(&self, waiting: Waiting, _address: &str) {
+        waiting.fail(Outcome::Unavailable(Failure::NotAStore));
+    }
+
+    fn try_again(&self, waiting: Waiting) {
+        waiting.fail(Outcome::Unavailable(Failure::NotReady));
+    }
+
+    fn doubt(&self) {
+        self.0.notify_waiters();
+    }
+}

@@ -1,0 +1,332 @@
+//! The store: from groups to servers and back.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span};
+use tidegate_store::coordinator::{Places, apply_group};
+use tidegate_store::{Answer, Clock, Deadline, Failure, Outcome, Outcomes, Store};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout_at;
+
+use crate::cluster::Cluster;
+use crate::connect::Connector;
+use crate::encode::{OwnedOp, Time};
+use crate::key::{slot_of_name, slot_of_tag};
+use crate::link::Link;
+use crate::problem::Problem;
+use crate::secret::{FleetSecret, Keeper, keep};
+use crate::sentinel::Watch;
+use crate::shard::{Answered, NoRedirect, Shard, Waiting};
+use crate::url::{RedisUrl, Topology};
+
+/// How long a caller waits for the store unless told otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// How long what came too late may take to be given back.
+const RETURN_LIMIT: Duration = Duration::from_secs(1);
+
+/// How to build a [`RedisStore`].
+#[derive(Debug)]
+pub struct Builder {
+    url: RedisUrl,
+    clock: Clockwork,
+    secret: Option<[u8; 16]>,
+}
+
+/// Whose time counts, and how long callers wait.
+pub(crate) struct Clockwork {
+    patience: Duration,
+    explicit: Option<(Arc<dyn Clock>, Span)>,
+}
+
+impl Clockwork {
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    pub(crate) fn time(&self) -> Time {
+        match &self.explicit {
+            None => Time::Server,
+            Some((clock, ttl)) => Time::Explicit(clock.now(), *ttl),
+        }
+    }
+}
+
+impl fmt::Debug for Clockwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clockwork").field("patience", &self.patience).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// How long callers usually wait for an answer (default 5 ms): the deadlines they give decide, this is what
+    /// calls are planned by.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.clock.patience = timeout;
+        self
+    }
+
+    /// Goes by `clock` instead of the server's own: for tests and simulations. Keys then live for `ttl`, whatever
+    /// they hold, since the server's time and this one have nothing to do with each other.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>, ttl: Span) -> Self {
+        self.clock.explicit = Some((clock, ttl));
+        self
+    }
+
+    /// Uses this secret instead of agreeing on one with other nodes.
+    #[must_use]
+    pub fn secret(mut self, secret: [u8; 16]) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Starts connecting, within the present Tokio runtime. Fails only if certificates cannot be read: a server
+    /// that is away is waited for.
+    pub fn start(self) -> Result<RedisStore, Problem> {
+        let Self { url, clock, secret } = self;
+        let (connector, clock) = (Arc::new(Connector::new(&url)?), Arc::new(clock));
+        let (up, doubt) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let servers = Arc::new(Servers::start(&url.topology, &connector, &clock, &up, doubt));
+        let secret = Arc::new(FleetSecret::new(&url.prefix, secret));
+        let keeper = Arc::downgrade(&servers);
+        tokio::spawn(keep(Arc::clone(&secret), keeper, up));
+        let mut node = [0; 8];
+        getrandom::fill(&mut node).map_err(|error| Problem::new(Failure::Other, error.to_string()))?;
+        let node = u64::from_le_bytes(node);
+        Ok(RedisStore { prefix: url.prefix.clone(), url, servers, secret, node, holds: AtomicU64::new(0) })
+    }
+}
+
+/// The servers, however they are arranged.
+pub(crate) enum Servers {
+    One { shard: Arc<Shard>, _redirect: Arc<NoRedirect>, watch: Option<Arc<Watch>> },
+    Cluster(Arc<Cluster>),
+}
+
+impl Servers {
+    fn start(
+        topology: &Topology,
+        connector: &Arc<Connector>,
+        clock: &Arc<Clockwork>,
+        up: &Arc<Notify>,
+        doubt: Arc<Notify>,
+    ) -> Self {
+        let (name, address) = match topology {
+            Topology::Cluster(seeds) => {
+                let (connector, clock) = (Arc::clone(connector), Arc::clone(clock));
+                return Self::Cluster(Cluster::start(seeds.clone(), connector, clock, Arc::clone(up)));
+            }
+            Topology::Single(address) => (address.to_string(), Some(address.clone())),
+            Topology::Sentinel { master, .. } => (master.clone(), None),
+        };
+        let link = Link::start(Arc::clone(connector), address, Arc::clone(up));
+        let redirect = Arc::new(NoRedirect(Arc::clone(&doubt)));
+        let watch = match topology {
+            Topology::Sentinel { sentinels, master } => {
+                let (link, connector) = (Arc::clone(&link), Arc::clone(connector));
+                Some(Watch::start(sentinels.clone(), master.clone(), link, connector, doubt))
+            }
+            _ => None,
+        };
+        let weak: std::sync::Weak<NoRedirect> = Arc::downgrade(&redirect);
+        let shard = Shard::new(name, link, Arc::clone(connector), Arc::clone(clock), weak, false);
+        Self::One { shard, _redirect: redirect, watch }
+    }
+
+    fn shard_of(&self, slot: u16) -> Result<Arc<Shard>, Failure> {
+        match self {
+            Self::One { shard, .. } => Ok(Arc::clone(shard)),
+            Self::Cluster(cluster) => cluster.shard_of(slot),
+        }
+    }
+
+    /// Every master that counts.
+    pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
+        match self {
+            Self::One { shard, .. } => vec![Arc::clone(shard)],
+            Self::Cluster(cluster) => cluster.shards(),
+        }
+    }
+
+    /// What is wrong with the servers as a whole, if anything is.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        match self {
+            Self::One { watch, .. } => watch.as_ref().and_then(|watch| watch.problem()),
+            Self::Cluster(cluster) => cluster.problem(),
+        }
+    }
+}
+
+impl Keeper for Servers {
+    fn shard_of(&self, name: &str) -> Result<Arc<Shard>, Failure> {
+        Self::shard_of(self, slot_of_name(name))
+    }
+}
+
+/// Counters in Redis, shared by all nodes that use the same servers and prefix.
+///
+/// Decisions are taken by a script inside the server, by the server's clock. What is asked for at the same time
+/// travels together; see [`tidegate_store::coalesce`].
+pub struct RedisStore {
+    url: RedisUrl,
+    prefix: String,
+    pub(crate) servers: Arc<Servers>,
+    secret: Arc<FleetSecret>,
+    /// With the number of the hold, a name nobody else gives.
+    node: u64,
+    holds: AtomicU64,
+}
+
+impl RedisStore {
+    /// A store on the servers `url` names.
+    pub fn builder(url: RedisUrl) -> Builder {
+        let clock = Clockwork { patience: DEFAULT_TIMEOUT, explicit: None };
+        Builder { url, clock, secret: None }
+    }
+
+    /// Where the servers are.
+    pub fn url(&self) -> &RedisUrl {
+        &self.url
+    }
+
+    /// What keeps the store as a whole from being used, if anything does.
+    pub fn problem(&self) -> Option<Problem> {
+        let shard = || self.servers.shards().iter().find_map(|shard| shard.link.problem());
+        self.servers.problem().or_else(shard).or_else(|| self.secret.problem())
+    }
+
+    /// Resolves when the store can be used.
+    pub async fn ready(&self) {
+        while self.problem().is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Store for RedisStore {
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
+        Box::pin(async move {
+            match groups {
+                [group] => vec![apply_group(self, group, deadline).await],
+                groups => join_all(groups.iter().map(|group| apply_group(self, group, deadline))).await,
+            }
+        })
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        self.secret.get()
+    }
+
+    fn shards(&self) -> Vec<tidegate_store::Shard> {
+        let of = |shard: &Arc<Shard>| tidegate_store::Shard {
+            name: shard.name.clone(),
+            stats: Arc::clone(&shard.stats),
+            problem: shard.link.problem().map(|problem| problem.text),
+        };
+        self.servers.shards().iter().map(of).collect()
+    }
+
+    fn problem(&self) -> Option<String> {
+        Self::problem(self).map(|problem| problem.text)
+    }
+}
+
+impl Places for RedisStore {
+    type Pending = Pin<Box<dyn Future<Output = Outcomes> + Send>>;
+
+    /// All counters of one server can be asked together; those of a Cluster only if they are in one slot.
+    fn place_of(&self, op: &Operation<'_>) -> u16 {
+        match &*self.servers {
+            Servers::One { .. } => 0,
+            Servers::Cluster(_) => slot_of_tag(op.take.key.tag),
+        }
+    }
+
+    fn submit(&self, place: u16, ops: &[Operation<'_>], deadline: Deadline) -> Self::Pending {
+        let fail = |failure| -> Self::Pending {
+            let outcomes = ops.iter().map(|_| Outcome::Unavailable(failure)).collect();
+            Box::pin(std::future::ready(outcomes))
+        };
+        if deadline.at() <= Instant::now() {
+            return fail(Failure::Deadline);
+        }
+        let shard = match self.servers.shard_of(place) {
+            // Keys hashed with a secret of our own would be nobody else's.
+            Ok(_) if self.secret.get().is_none() => return fail(Failure::Connection),
+            Ok(shard) => shard,
+            Err(failure) => return fail(failure),
+        };
+        let owned: SmallVec<[OwnedOp; 2]> = ops.iter().map(|op| OwnedOp::new(&self.prefix, op)).collect();
+        let takes = |op: &&OwnedOp| matches!(op.action, Action::Take);
+        let turned_away = owned.iter().any(OwnedOp::denies);
+        let taken = if turned_away { owned.iter().filter(takes).cloned().collect() } else { Vec::new() };
+        let (reply, answer) = oneshot::channel();
+        let late = Late { shard: Arc::clone(&shard), slot: place, taken, count: ops.len() };
+        shard.submit(Waiting { ops: owned, slot: place, deadline: deadline.at(), reply, hops: 0, asking: false });
+        Box::pin(late.wait(answer, deadline.at()))
+    }
+
+    fn hold_id(&self) -> HoldId {
+        HoldId([self.node, self.holds.fetch_add(1, Ordering::Relaxed)])
+    }
+}
+
+/// A group whose answer may come too late.
+struct Late {
+    shard: Arc<Shard>,
+    slot: u16,
+    /// What to give back if it is allowed after the request was turned away; nothing if it would not be.
+    taken: Vec<OwnedOp>,
+    count: usize,
+}
+
+impl Late {
+    async fn wait(self, mut answer: oneshot::Receiver<Answered>, deadline: Instant) -> Outcomes {
+        match timeout_at(deadline.into(), &mut answer).await {
+            Ok(Ok(answered)) => answered.outcomes,
+            Ok(Err(_)) => self.all(Outcome::Unknown(Failure::Other)),
+            Err(_) => {
+                self.shard.stats.count_error(Failure::Deadline);
+                let outcomes = self.all(Outcome::Unknown(Failure::Deadline));
+                if !self.taken.is_empty() {
+                    tokio::spawn(self.give_back(answer));
+                }
+                outcomes
+            }
+        }
+    }
+
+    fn all(&self, outcome: Outcome) -> Outcomes {
+        std::iter::repeat_n(outcome, self.count).collect()
+    }
+
+    /// Gives back what was taken for a request that was turned away. If the answer never comes, it is assumed to
+    /// have been taken and stays so.
+    async fn give_back(self, answer: oneshot::Receiver<Answered>) {
+        let Ok(Answered { outcomes, at: Some(since) }) = answer.await else { return };
+        let allowed =
+            |outcome: &Outcome| outcome.verdict().is_none_or(|verdict| verdict.allowed);
+        if !outcomes.iter().all(allowed) {
+            return;
+        }
+        let ops = self.taken.iter().map(|op| op.returned(since)).collect();
+        let (reply, _) = oneshot::channel();
+        let deadline = Instant::now() + RETURN_LIMIT;
+        self.shard.submit(Waiting { ops, slot: self.slot, deadline, reply, hops: 0, asking: false });
+    }
+}

@@ -1,0 +1,5 @@
+//! The store against real servers.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
+
+mod conformance;
+mod support;
