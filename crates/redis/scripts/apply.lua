@@ -3,265 +3,22 @@
 -- KEYS has one key per operation. ARGV[1] is
 --   now (0: the server's), fixed ttl (0: as needed), number of quotas
 --   per quota: algorithm, version, limit, window, capacity
---   per group: number of operations
+--   per run of groups: how many there are of the same (more than one only if they are plain single takes), and the
+--     number of operations of each
 --   per operation: what (peek 0, take 1, hold 2, settle 3, return 4; + 8 shadow, + 16 has a request id), quota,
 --     cost, then the request id, and the hold's id and ttl, the settled hold's id, or since when to return
 -- and the answer
 --   now
 --   per operation: flags (below), remaining, reset after, retry after, and the quota if it is not the one asked for
 
-local PEEK, TAKE, HOLD, SETTLE, RETURN = 0, 1, 2, 3, 4
-local ALLOWED, HELD, AFTER, NEVER, OTHER_QUOTA, FOREIGN, FULL = 1, 2, 4, 8, 16, 32, 64
-
-local input, place, key_number = ARGV[1], 1, 0
-local quotas, answers, answer_count = {}, {}, 0
-
--- The operations of the present group.
-local actions, shadows, asked, costs, ids, hold_ids, times = {}, {}, {}, {}, {}, {}, {}
-local keys, found, ahead, names, free, may = {}, {}, {}, {}, {}, {}
-
 local function read_quotas(count)
   for i = 1, count do
-    local kind, version, limit, window, capacity
-    kind, version, limit, window, capacity, place = unpack('<BI8I8I8I8', input, place)
-    quotas[i] = { kind = kinds[kind], version = version, limit = limit, window = window, capacity = capacity }
+    local number, version, limit, window, capacity
+    number, version, limit, window, capacity, place = unpack('<BI8I8I8I8', input, place)
+    local kind = kinds[number] or makers[number]()
+    kinds[number] = kind
+    quotas[i] = quota_of(kind, version, limit, window, capacity)
   end
-end
-
-local function read_group()
-  local count
-  count, place = unpack('<H', input, place)
-  for i = 1, count do
-    local what, quota
-    what, quota, costs[i], place = unpack('<BHI8', input, place)
-    asked[i], keys[i] = quotas[quota + 1], KEYS[key_number + i]
-    ids[i], shadows[i] = false, false
-    if what >= 16 then
-      ids[i], place = unpack('c16', input, place)
-      what = what - 16
-    end
-    if what >= 8 then
-      shadows[i], what = true, what - 8
-    end
-    actions[i] = what
-    if what == HOLD then
-      hold_ids[i], times[i], place = unpack('<c16I8', input, place)
-    elseif what == SETTLE then
-      hold_ids[i], place = unpack('c16', input, place)
-    elseif what == RETURN then
-      times[i], place = unpack('<I8', input, place)
-    end
-  end
-  key_number = key_number + count
-  return count
-end
-
-local function answer(flags, remaining, reset, retry)
-  answer_count = answer_count + 1
-  answers[answer_count] = pack('<BI8I8I8', flags, remaining, reset, retry)
-end
-
-local function answer_all(count, flags)
-  for _ = 1, count do
-    answer(flags, 0, 0, 0)
-  end
-end
-
--- What a counter says to a request of `cost`, or that it is allowed whatever the counter says.
-local function report(counter, asked, cost, allowed)
-  local flags, retry, ahead = 0, 0, counter.at - now
-  if allowed or fits(counter, cost) then
-    flags = ALLOWED
-  elseif cost > counter.quota.capacity then
-    flags = NEVER
-  else
-    flags, retry = AFTER, ahead + wait(counter, cost)
-    if counter.held_until ~= 0 then
-      flags = flags + HELD
-    end
-  end
-  local remaining, reset = figures(counter)
-  if reset > 0 then
-    reset = reset + ahead
-  end
-  local quota = counter.quota
-  if quota == asked then
-    return answer(flags, remaining, reset, retry)
-  end
-  answer(flags + OTHER_QUOTA, remaining, reset, retry)
-  answers[answer_count] = answers[answer_count]
-    .. pack('<I8I8I8I8', quota.version, quota.limit, quota.window, quota.capacity)
-end
-
-local function look(i)
-  local counter, cost = found[i], costs[i]
-  free[i] = ids[i] and cost > 0 and (replays_left(counter, names[i]) or 0) > 0
-  may[i] = free[i] or fits(counter, cost + ahead[i])
-end
-
--- An id is remembered, or a replay used up, by what admits the request for good: a hold may yet be released.
-local function commit(i)
-  local counter, cost, holds = found[i], costs[i], actions[i] == HOLD
-  if free[i] then
-    if not holds then
-      use_replay(counter, names[i])
-    end
-    return report(counter, asked[i], 0, true)
-  end
-  charge(counter, cost, ids[i])
-  if holds then
-    add_hold(counter, hold_ids[i], cost, times[i])
-  elseif ids[i] then
-    remember(counter, names[i])
-  end
-  report(counter, asked[i], 0, true)
-end
-
-local function settle(i)
-  local counter, cost = found[i], costs[i]
-  local held, since = remove_hold(counter, hold_ids[i])
-  if not held then
-    if ids[i] and (replays_left(counter, names[i]) or 0) > 0 then
-      use_replay(counter, names[i])
-      return report(counter, asked[i], 0, true)
-    end
-    return answer(NEVER, 0, 0, 0)
-  end
-  if cost < held then
-    credit(counter, held - cost, since)
-  elseif cost > held then
-    local more = min(cost - held, (figures(counter)))
-    if more > 0 then
-      charge(counter, more, ids[i])
-    end
-  end
-  if ids[i] and cost > 0 then
-    remember(counter, names[i])
-  end
-  report(counter, asked[i], 0, true)
-end
-
-local function give_back(i)
-  local counter = found[i]
-  if not counter.unused then
-    credit(counter, costs[i], times[i])
-  end
-  report(counter, asked[i], 0, true)
-end
-
--- Finds the counters of the group and what each would say: whether all of them can be asked, whether there is room
--- for what is to be held, and whether the group may go ahead.
-local function look_at_all(count)
-  local full, go_ahead = false, true
-  for i = 1, count do
-    local action, quota = actions[i], asked[i]
-    found[i], may[i], ahead[i], names[i] = false, false, 0, false
-    if quota.limit > 0 or action == SETTLE then
-      local counter = counter_of(keys[i], quota)
-      if not counter then
-        return false, full, false
-      end
-      found[i] = counter
-      for j = 1, i - 1 do
-        if keys[j] == keys[i] and (actions[j] == TAKE or actions[j] == HOLD) then
-          ahead[i] = ahead[i] + costs[j]
-        end
-      end
-      if ids[i] then
-        names[i] = id_name(ids[i], costs[i])
-      end
-      if action <= HOLD then
-        look(i)
-      end
-      full = full or (action == HOLD and #load_holds(counter) >= MAX_HOLDS * HOLD_BYTES)
-    end
-    if action <= HOLD and not may[i] and not shadows[i] then
-      go_ahead = false
-    end
-  end
-  return true, full, go_ahead
-end
-
-local function apply_group()
-  local count = read_group()
-  local ours, full, go_ahead = look_at_all(count)
-  if not ours then
-    return answer_all(count, FOREIGN)
-  elseif full then
-    return answer_all(count, FULL)
-  end
-  for i = 1, count do
-    local action = actions[i]
-    if not found[i] then
-      if action == RETURN then
-        answer(ALLOWED, 0, 0, 0)
-      else
-        answer(NEVER, 0, 0, 0)
-      end
-    elseif action == SETTLE then
-      settle(i)
-    elseif action == RETURN then
-      give_back(i)
-    elseif action ~= PEEK and go_ahead and may[i] then
-      commit(i)
-    elseif free[i] then
-      report(found[i], asked[i], 0, true)
-    else
-      report(found[i], asked[i], costs[i] + ahead[i])
-    end
-  end
-end
-
--- What most groups are: one take from a counter that nothing special is the matter with. Decided with as little as
--- possible; false if it must go the long way.
-local function take_alone(key, asked, cost)
-  local kind, limit, window, capacity = asked.kind, asked.limit, asked.window, asked.capacity
-  if kind.logs or limit == 0 or counters[key] ~= nil then
-    return false
-  end
-  local at, a, b, expires = now, 0, 0, 0
-  local state = redis.pcall('HGET', key, 'c')
-  if state then
-    if type(state) == 'table' or #state ~= STATE_BYTES then
-      return false
-    end
-    local held_until, version, known_limit, known_window, known_capacity
-    at, a, b, expires, held_until, version, known_limit, known_window, known_capacity = unpack(STATE, state)
-    if
-      held_until ~= 0
-      or version ~= asked.version
-      or known_limit ~= limit
-      or known_window ~= window
-      or known_capacity ~= capacity
-      or at > now
-    then
-      return false
-    end
-    a, b = kind.advance(limit, window, at, a, b, now)
-  end
-  local flags, retry = ALLOWED, 0
-  if kind.fits(limit, window, capacity, now, a, b, cost) then
-    a, b = kind.charge(window, a, b, cost)
-    local needed, ttl = kind.rest(limit, window, capacity), nil
-    if expires < now + needed then
-      ttl = needed + floor(needed / 2) + 1000
-      expires = now + ttl
-    end
-    call('HSET', key, 'c', pack(STATE, now, a, b, expires, 0, asked.version, limit, window, capacity))
-    if ttl then
-      if fixed_ttl > 0 then
-        ttl = fixed_ttl
-      end
-      call('PEXPIRE', key, ttl)
-    end
-  elseif cost > capacity then
-    flags = NEVER
-  else
-    flags, retry = AFTER, kind.wait(limit, window, capacity, now, a, b, cost)
-  end
-  local remaining, reset = kind.figures(limit, window, capacity, now, a, b)
-  answer(flags, remaining, reset, retry)
-  return true
 end
 
 local count
@@ -271,18 +28,34 @@ if now == 0 then
   now = time[1] * 1000 + floor(time[2] / 1000)
 end
 read_quotas(count)
+
+local apply_group, save_all
 local length = #input
 while place <= length do
-  local size, what, quota, cost, after = unpack('<HBHI8', input, place)
-  if size == 1 and what == TAKE and take_alone(KEYS[key_number + 1], quotas[quota + 1], cost) then
-    place, key_number = after, key_number + 1
-  else
-    apply_group()
+  local run, size, start = unpack('<HH', input, place)
+  local what, quota, cost, after = unpack('<BHI8', input, start)
+  quota = quotas[quota + 1]
+  for _ = 1, run do
+    local said = size == 1 and what == 1 and take_alone(names[key_number + 1], quota, cost)
+    if said then
+      place, key_number, answer_count = after, key_number + 1, answer_count + 1
+      answers[answer_count] = said
+    else
+      if last_key then
+        put_down()
+      end
+      if not apply_group then
+        apply_group, save_all = long_way()
+      end
+      place = start
+      apply_group(size)
+    end
   end
 end
-for i = 1, met_count do
-  if met[i].dirty then
-    save(met[i])
-  end
+if last_key then
+  put_down()
 end
-return pack('<I8', now) .. table.concat(answers)
+if save_all then
+  save_all()
+end
+return pack('<I8', now) .. concat(answers)

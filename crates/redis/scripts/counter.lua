@@ -8,25 +8,18 @@
 --   -2^53                 one member: as c, then serial, costly, holds
 --   -(end * 4 + left)     a request id: i<id><cost>
 
-local STATE = '<I6I7I7I6I6I7I7I5I7'
-local STATE_BYTES = 58
 local HEAD = -2 ^ 53
 local HOLD_BYTES = 40
 local MAX_HOLDS = 1024
 -- How far a counter may be ahead of the clock before the clock is believed.
 local MAX_AHEAD = 10000
 
-local kinds = { token_bucket, fixed_window, sliding_window, sliding_log }
-
--- All counters this call has met, by key: a hot one is read and written once, however many ask for it.
-local counters, met, met_count = {}, {}, 0
-
 -- The quota with these figures: the one asked for, if it is the same.
 local function same_or_other(asked, version, limit, window, capacity)
   if asked.version == version and asked.limit == limit and asked.window == window and asked.capacity == capacity then
     return asked
   end
-  return { kind = asked.kind, version = version, limit = limit, window = window, capacity = capacity }
+  return quota_of(asked.kind, version, limit, window, capacity)
 end
 
 local function counter_from(key, asked, state)
@@ -55,7 +48,7 @@ local function state_of(counter)
 end
 
 local function load_hash(key, asked)
-  local state = redis.pcall('HGET', key, 'c')
+  local state = try('HGET', key, 'c')
   if not state then
     return fresh(key, asked)
   elseif type(state) == 'table' or #state ~= STATE_BYTES then
@@ -76,7 +69,7 @@ local function save_hash(counter)
 end
 
 local function load_log(key, asked)
-  local heads = redis.pcall('ZRANGEBYSCORE', key, HEAD, HEAD)
+  local heads = try('ZRANGEBYSCORE', key, HEAD, HEAD)
   if heads.err then
     return false
   end
@@ -91,7 +84,7 @@ local function load_log(key, asked)
   counter = counter_from(key, asked, head)
   local serial, costly = unpack('<I8B', head, STATE_BYTES + 1)
   counter.head, counter.serial, counter.costly = head, serial, costly == 1
-  counter.holds = string.sub(head, STATE_BYTES + 10)
+  counter.holds = sub(head, STATE_BYTES + 10)
   return counter
 end
 
@@ -177,12 +170,10 @@ end
 -- Writes what has changed, and sees to it that the key lives at least until the counter is as if never used. The
 -- key's end is renewed only when it would come too early, so that most writes leave it alone.
 local function save(counter)
-  local quota = counter.quota
-  local needed = counter.kind.rest(quota.limit, quota.window, quota.capacity) + counter.at - now
-  needed = max(needed, counter.last_hold)
+  local needed = max(counter.quota.rest + counter.at - now, counter.last_hold)
   local ttl
   if counter.expires < now + needed then
-    ttl = needed + floor(needed / 2) + 1000
+    ttl = ttl_for(needed)
     counter.expires = now + ttl
   end
   if counter.kind.logs then
@@ -191,10 +182,7 @@ local function save(counter)
     save_hash(counter)
   end
   if ttl then
-    if fixed_ttl > 0 then
-      ttl = fixed_ttl
-    end
-    call('PEXPIRE', counter.key, ttl)
+    set_end(counter.key, ttl)
   end
 end
 
@@ -221,14 +209,14 @@ local function release_expired(counter)
     if ends <= now then
       credit(counter, cost, since)
     else
-      left[#left + 1] = string.sub(holds, start, start + HOLD_BYTES - 1)
+      left[#left + 1] = sub(holds, start, start + HOLD_BYTES - 1)
       if earliest == 0 or ends < earliest then
         earliest = ends
       end
     end
   end
   counter.held_until = earliest
-  change_holds(counter, table.concat(left))
+  change_holds(counter, concat(left))
 end
 
 local function add_hold(counter, id, cost, ttl)
@@ -247,7 +235,7 @@ local function remove_hold(counter, id)
   end
   local holds, start = load_holds(counter), 1
   while true do
-    start = string.find(holds, id, start, true)
+    start = find(holds, id, start, true)
     if not start then
       return nil
     elseif (start - 1) % HOLD_BYTES == 0 then
@@ -256,7 +244,7 @@ local function remove_hold(counter, id)
     start = start + 1
   end
   local cost, since = unpack('<I8I8', holds, start + 16)
-  change_holds(counter, string.sub(holds, 1, start - 1) .. string.sub(holds, start + HOLD_BYTES))
+  change_holds(counter, sub(holds, 1, start - 1) .. sub(holds, start + HOLD_BYTES))
   return cost, since
 end
 
@@ -287,18 +275,14 @@ end
 
 -- The counter of a key under a quota, up to date; false if the key holds something else.
 local function counter_of(key, asked)
-  local counter = counters[key]
+  local counter = met[key]
   if counter == nil then
     if asked.kind.logs then
       counter = load_log(key, asked)
     else
       counter = load_hash(key, asked)
     end
-    counters[key] = counter
-    if counter then
-      met_count = met_count + 1
-      met[met_count] = counter
-    end
+    met[key] = counter
   end
   if counter then
     bring_up_to_date(counter, asked)

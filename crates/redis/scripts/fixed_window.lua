@@ -1,56 +1,51 @@
 -- Fixed window: `a` is what was consumed in the window that `at` lies in. Windows are aligned to the epoch.
 
-local fixed_window = {}
+local function new_fixed_window()
+  local fixed_window = {}
 
-local function same_window(window, at, other)
-  return floor(at / window) == floor(other / window)
-end
-
--- A count taken over from another window length, small enough to compute with.
-local function clamp_count(quota, count)
-  return min(count, floor((2 ^ 53 - 1) / quota.window))
-end
-
-local function two_windows(limit, window)
-  return 2 * window
-end
-
-function fixed_window.advance(limit, window, at, a, b, to)
-  if same_window(window, at, to) then
+  function fixed_window.advance(limit, window, at, a, b, to)
+    if at < to - to % window then
+      return 0, 0
+    end
     return a, 0
   end
-  return 0, 0
-end
 
-function fixed_window.fits(limit, window, capacity, at, a, b, cost)
-  return cost <= limit - a
-end
-
-function fixed_window.figures(limit, window, capacity, at, a, b)
-  if a == 0 then
-    return limit, 0
+  function fixed_window.fits(limit, window, capacity, at, a, b, cost)
+    return cost <= limit - a
   end
-  return max(limit - a, 0), window - at % window
-end
 
-function fixed_window.wait(limit, window, capacity, at)
-  return window - at % window
-end
-
-function fixed_window.charge(window, a, b, cost)
-  return a + cost, 0
-end
-
--- A passed window is not credited.
-function fixed_window.credit(limit, window, at, a, b, cost, since)
-  if same_window(window, at, since) then
-    return max(a - cost, 0), 0
+  function fixed_window.figures(limit, window, capacity, at, a, b)
+    if a == 0 then
+      return limit, 0
+    end
+    local remaining = limit - a
+    if remaining < 0 then
+      remaining = 0
+    end
+    return remaining, window - at % window
   end
-  return a, 0
-end
 
-function fixed_window.rescale(at, a, b, from, to)
-  return clamp_count(to, a), 0
-end
+  function fixed_window.wait(limit, window, capacity, at)
+    return window - at % window
+  end
 
-fixed_window.rest = two_windows
+  function fixed_window.charge(window, a, b, cost)
+    return a + cost, 0
+  end
+
+  -- A passed window is not credited.
+  function fixed_window.credit(limit, window, at, a, b, cost, since)
+    if same_window(window, at, since) then
+      return max(a - cost, 0), 0
+    end
+    return a, 0
+  end
+
+  function fixed_window.rescale(at, a, b, from, to)
+    return clamp_count(to, a), 0
+  end
+
+  fixed_window.rest = two_windows
+
+  return fixed_window
+end

@@ -56,10 +56,16 @@ pub(crate) enum Time {
 }
 
 /// Groups as the script reads them.
-pub(crate) fn request<'g>(time: Time, groups: impl Iterator<Item = &'g [OwnedOp]> + Clone) -> Vec<u8> {
+pub(crate) fn request<'g>(time: Time, groups: impl Iterator<Item = &'g [OwnedOp]>) -> Vec<u8> {
     let mut quotas: SmallVec<[Quota; 8]> = SmallVec::new();
     let mut body = Vec::with_capacity(256);
-    for group in groups {
+    let mut groups = groups.peekable();
+    while let Some(group) = groups.next() {
+        let mut run = 1;
+        while groups.next_if(|next| is_same_take(group, next)).is_some() {
+            run += 1;
+        }
+        put_count(&mut body, run);
         put_count(&mut body, group.len());
         for op in group {
             let quota = quotas.iter().rposition(|known| *known == op.quota).unwrap_or_else(|| {
@@ -82,6 +88,13 @@ pub(crate) fn request<'g>(time: Time, groups: impl Iterator<Item = &'g [OwnedOp]
     }
     out.extend_from_slice(&body);
     out
+}
+
+/// Whether both are a plain take of the same cost under the same quota, so that only their keys tell them apart.
+fn is_same_take(a: &[OwnedOp], b: &[OwnedOp]) -> bool {
+    let ([a], [b]) = (a, b) else { return false };
+    let plain = |op: &OwnedOp| op.action == Action::Take && op.request_id.is_none() && !op.shadow;
+    plain(a) && plain(b) && a.cost == b.cost && a.quota == b.quota
 }
 
 fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
