@@ -11,7 +11,7 @@ local function new_fixed_window()
   end
 
   function fixed_window.fits(limit, window, capacity, at, a, b, cost)
-    return cost <= limit - a
+    return cost == 0 or cost <= limit - a
   end
 
   function fixed_window.figures(limit, window, capacity, at, a, b)

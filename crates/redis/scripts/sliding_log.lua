@@ -53,7 +53,7 @@ local function new_sliding_log()
   end
 
   function sliding_log.fits(counter, cost)
-    return cost <= counter.quota.limit - counter.a
+    return cost == 0 or cost <= counter.quota.limit - counter.a
   end
 
   function sliding_log.figures(counter)

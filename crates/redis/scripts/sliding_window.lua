@@ -15,7 +15,7 @@ local function new_sliding_window()
 
   -- What the estimate leaves of limit * window may be inexact below zero, but then it is below zero.
   function sliding_window.fits(limit, window, capacity, at, a, b, cost)
-    return cost <= limit and cost * window <= (limit - b) * window - a * (window - at % window)
+    return cost == 0 or cost <= limit and cost * window <= (limit - b) * window - a * (window - at % window)
   end
 
   function sliding_window.figures(limit, window, capacity, at, a, b)

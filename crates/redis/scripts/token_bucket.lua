@@ -14,7 +14,7 @@ local function new_token_bucket()
   end
 
   function token_bucket.fits(limit, window, capacity, at, a, b, cost)
-    return cost <= capacity and a <= (capacity - cost) * window
+    return cost == 0 or cost <= capacity and a <= (capacity - cost) * window
   end
 
   function token_bucket.figures(limit, window, capacity, at, a, b)

@@ -65,6 +65,7 @@ pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
     returns::returned_whatever_the_group(&fresh("regardless")).await;
     replays::a_retry_is_free(&fresh("retry")).await;
     replays::an_id_is_no_way_around(&fresh("around")).await;
+    replays::a_hold_admits_nobody_yet(&fresh("yet")).await;
     replays::ids_are_forgotten(&fresh("ids")).await;
     versions::newer_rules_reshape(&fresh("newer")).await;
     versions::older_rules_do_not(&fresh("older")).await;

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
 
 mod conformance;
+mod differential;
 mod support;

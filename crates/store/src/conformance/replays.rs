@@ -1,9 +1,9 @@
 //! Request ids.
 
-use tidegate_core::{Algorithm, Quota, Take};
+use tidegate_core::{Algorithm, Quota, Span, Take};
 
 use super::{Bench, SECRET, Subject, quota};
-use crate::Action;
+use crate::{Action, HoldId};
 
 async fn with_id<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64, id: &str) -> bool {
     let take = bench.take(0, "alice", quota, cost);
@@ -34,6 +34,30 @@ pub(super) async fn an_id_is_no_way_around<S: Subject>(subject: &S) {
             admitted += u64::from(with_id(&bench, quota, 1, "same").await);
         }
         assert_eq!(admitted, 103, "{algorithm}: the limit and three replays");
+    }
+}
+
+/// A hold is no admission: what is released was never there, and what is settled counts from then.
+pub(super) async fn a_hold_admits_nobody_yet<S: Subject>(subject: &S) {
+    let bench = Bench::new("yet", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 3, 60);
+        let id = Some(SECRET.request_id("held"));
+        let act = async |cost, action| {
+            bench.one(Take { request_id: id, ..bench.take(0, "alice", quota, cost) }, action).await.allowed
+        };
+        let hold = |number| Action::Hold { id: HoldId([1, number]), ttl: Span::from_secs(5) };
+        let settle = |number| Action::Settle { id: HoldId([1, number]) };
+        assert!(act(1, hold(1)).await && act(0, settle(1)).await);
+        assert!(act(1, hold(2)).await, "{algorithm}");
+        assert_eq!(bench.left(0, "alice", quota).await, 2, "{algorithm}: released, so not free");
+        assert!(act(1, settle(2)).await);
+        assert!(act(1, hold(3)).await && act(1, settle(3)).await, "{algorithm}");
+        assert_eq!(bench.left(0, "alice", quota).await, 2, "{algorithm}: settled, so a retry is free");
+        assert!(act(1, Action::Take).await && act(1, Action::Take).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 2, "{algorithm}");
+        assert!(act(1, Action::Take).await);
+        assert_eq!(bench.left(0, "alice", quota).await, 1, "{algorithm}: three times");
     }
 }
 

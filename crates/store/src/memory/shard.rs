@@ -289,8 +289,10 @@ impl Books {
         now: Timestamp,
     ) -> Verdict {
         let fingerprint = looked.fingerprint;
+        // An id is remembered, or a replay used up, by what admits the request for good: a hold may yet be released.
+        let request_id = take.request_id.filter(|_| action == Action::Take);
         if looked.free {
-            take.request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
+            request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
             return self.report(table, take, looked, 0, now);
         }
         let slot = looked.slot_in(table).unwrap_or_else(|| {
@@ -313,7 +315,7 @@ impl Books {
             }
             slot.counter.look(quota, 0, now)
         });
-        if let Some(id) = take.request_id {
+        if let Some(id) = request_id {
             self.replays.admit(fingerprint, id, take.cost, &verdict.quota, now);
         }
         verdict
@@ -329,22 +331,43 @@ impl Books {
         let keys = [take.key.fingerprint(), shared_fingerprint(take)];
         let found = keys.into_iter().find_map(|key| {
             let slot = table.find(key).filter(|_| self.holds.any(key))?;
-            let quota = table.update(slot, |slot| self.bring_up_to_date(slot, key, &take.quota, now));
+            let quota = table.update(slot, |slot| {
+                // A block says nothing about what was held before it.
+                let stored = *self.quotas.get(slot.quota);
+                let asked = if take.quota.is_blocked() { stored } else { take.quota };
+                self.bring_up_to_date(slot, key, &asked, now)
+            });
             Some((slot, quota, key, self.holds.remove(key, id)?))
         });
-        let Some((slot, quota, key, hold)) = found else {
-            return Verdict { retry: Retry::Never, ..Verdict::blocked(take.quota) };
-        };
-        table.update(slot, |slot| {
+        let Some((slot, quota, key, hold)) = found else { return self.settle_replay(table, take, now) };
+        let verdict = table.update(slot, |slot| {
+            let room = slot.counter.look(&quota, 0, now).remaining;
             if take.cost < hold.cost {
                 slot.counter.credit(&quota, hold.cost - take.cost, hold.since);
-            } else {
-                let room = slot.counter.look(&quota, 0, now).remaining;
+            } else if take.cost > hold.cost && room > 0 {
                 slot.counter.charge(&quota, (take.cost - hold.cost).min(room));
             }
             slot.held = self.holds.any(key);
             Verdict { allowed: true, retry: Retry::Now, ..slot.counter.look(&quota, 0, now) }
-        })
+        });
+        if let Some(id) = take.request_id.filter(|_| take.cost > 0) {
+            self.replays.admit(key, id, take.cost, &quota, now);
+        }
+        verdict
+    }
+
+    /// What to say about a hold that is not there: it is gone, or the retry of an admitted request held nothing.
+    fn settle_replay<C: Counter>(&mut self, table: &mut Table<C>, take: &Take<'_>, now: Timestamp) -> Verdict {
+        let fingerprint = take.key.fingerprint();
+        match take.request_id {
+            Some(id) if take.cost > 0 && self.replays.is_free(fingerprint, id, take.cost, now) => {
+                self.replays.replay(fingerprint, id, take.cost);
+                let slot = table.find(fingerprint);
+                let looked = Looked { fits: true, overflowed: false, free: true, slot, fingerprint };
+                self.report(table, take, &looked, 0, now)
+            }
+            _ => Verdict { retry: Retry::Never, ..Verdict::blocked(take.quota) },
+        }
     }
 
     fn give_back<C: Counter>(
