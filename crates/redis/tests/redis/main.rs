@@ -3,4 +3,7 @@
 
 mod conformance;
 mod differential;
+mod exactness;
+mod groups;
+mod node;
 mod support;
