@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => packages::install_missing().and_then(|()| steps::test()),
         ["lint"] => steps::lint(),
-        ["bench", names @ ..] => steps::bench(names),
+        ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["bless"] => steps::bless(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -14,6 +14,7 @@
 mod cluster;
 mod connect;
 mod encode;
+mod inspect;
 mod key;
 mod link;
 mod problem;
@@ -24,6 +25,7 @@ mod shard;
 mod store;
 mod url;
 
+pub use inspect::ServerReport;
 pub use problem::Problem;
 pub use store::{Builder, DEFAULT_TIMEOUT, RedisStore};
 pub use url::{Address, Credentials, DEFAULT_PREFIX, RedisUrl, Tls, Topology, UrlError};

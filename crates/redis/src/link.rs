@@ -27,6 +27,8 @@ pub(crate) struct Link {
     changed: Notify,
     /// Told when the connection is up, for those who have to do something first then.
     up: Arc<Notify>,
+    /// Told when a server has been tried, for those who wait for the first attempt.
+    tried: Notify,
 }
 
 /// What is known about the server.
@@ -36,6 +38,8 @@ struct State {
     /// Tells this state from those before it.
     generation: u64,
     connection: Result<MultiplexedConnection, Problem>,
+    /// Whether the first attempt to connect to this server is still under way.
+    untried: bool,
 }
 
 /// A connection that is up.
@@ -48,8 +52,10 @@ impl Link {
     /// A link to the server at `address`, or to one that is yet to be [found](Self::retarget).
     pub(crate) fn start(connector: Arc<Connector>, address: Option<Address>, up: Arc<Notify>) -> Arc<Self> {
         let problem = Problem::new(Failure::Connection, "not connected yet");
-        let state = State { address, generation: 0, connection: Err(problem) };
-        let link = Arc::new(Self { state: ArcSwap::from_pointee(state), changed: Notify::new(), up });
+        let untried = address.is_some();
+        let state = State { address, generation: 0, connection: Err(problem), untried };
+        let (changed, tried) = (Notify::new(), Notify::new());
+        let link = Arc::new(Self { state: ArcSwap::from_pointee(state), changed, up, tried });
         tokio::spawn(keep(Arc::downgrade(&link), connector));
         link
     }
@@ -64,6 +70,18 @@ impl Link {
     /// Why there is no connection, if there is none.
     pub(crate) fn problem(&self) -> Option<Problem> {
         self.state.load().connection.as_ref().err().cloned()
+    }
+
+    /// Resolves when it is known whether the server can be reached: what is sent to one that has just taken over need
+    /// not fail because nobody has connected to it yet.
+    pub(crate) async fn known(&self) {
+        loop {
+            let tried = self.tried.notified();
+            if !self.state.load().untried {
+                return;
+            }
+            tried.await;
+        }
     }
 
     pub(crate) fn address(&self) -> Option<Address> {
@@ -81,6 +99,7 @@ impl Link {
                 address: Some(address.clone()),
                 generation: state.generation + 1,
                 connection: Err(problem.clone()),
+                untried: true,
             })
         });
     }
@@ -92,6 +111,7 @@ impl Link {
                 address: state.address.clone(),
                 generation: generation + 1,
                 connection: Err(problem.clone()),
+                untried: false,
             })
         });
     }
@@ -102,6 +122,7 @@ impl Link {
         while let Some(changed) = next(&state) {
             let before = self.state.compare_and_swap(&*state, Arc::new(changed));
             if Arc::ptr_eq(&state, &before) {
+                self.tried.notify_waiters();
                 return self.changed.notify_one();
             }
             state = before;
@@ -122,6 +143,7 @@ impl Link {
                 address: state.address.clone(),
                 generation: generation + 1,
                 connection: opened.clone(),
+                untried: false,
             })
         });
         if up {
@@ -152,16 +174,27 @@ async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let Some(link) = link.upgrade() else { return };
-        if link.problem().is_some() && !link.connect(&connector).await {
-            // Not all of a fleet at once.
-            let jitter = u64::from(jitter()) % 1_000;
-            let wait = pause + pause.mul_f64(jitter as f64 / 1_000.0);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = retargeted(&link) => pause = FIRST_PAUSE,
+        if link.problem().is_some() {
+            let address = link.address();
+            // A server that hangs must not keep us from the one that has taken over.
+            let up = tokio::select! {
+                up = link.connect(&connector) => up,
+                () = retargeted(&link, address.as_ref()) => {
+                    pause = FIRST_PAUSE;
+                    continue;
+                }
+            };
+            if !up {
+                // Not all of a fleet at once.
+                let jitter = u64::from(jitter()) % 1_000;
+                let wait = pause + pause.mul_f64(jitter as f64 / 1_000.0);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::select! {
+                    () = sleep(wait) => {}
+                    () = retargeted(&link, address.as_ref()) => pause = FIRST_PAUSE,
+                }
+                continue;
             }
-            continue;
         }
         pause = FIRST_PAUSE;
         let changed = link.changed.notified();
@@ -172,14 +205,10 @@ async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
     }
 }
 
-/// Resolves when the link is to go to another server.
-async fn retargeted(link: &Link) {
-    let before = link.address();
-    loop {
+/// Resolves when the link is to go to another server than the one at `before`.
+async fn retargeted(link: &Link, before: Option<&Address>) {
+    while link.address().as_ref() == before {
         link.changed.notified().await;
-        if link.address() != before {
-            return;
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError};
 use tidegate_store::Failure;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -93,12 +94,18 @@ impl Watch {
         }
     }
 
+    /// What a sentinel says. The address is asked for by itself: the sentinel that leads a failover names the new master
+    /// there as soon as it has promoted it, while its account of the master goes on with the old address under the new
+    /// epoch. The epoch is asked for first, so that an address is never taken for that of a later election.
     async fn view(&self, connection: &mut MultiplexedConnection, sentinel: &Address) -> Result<View, Problem> {
-        let mut cmd = redis::cmd("SENTINEL");
-        cmd.arg("MASTER").arg(&self.master);
-        let asked = timeout(ANSWER_LIMIT, cmd.query_async::<Vec<String>>(connection)).await;
-        let fields = match asked {
-            Ok(fields) => fields.map_err(|error| {
+        let asked = timeout(ANSWER_LIMIT, async {
+            let account: Vec<String> = self.command("MASTER").query_async(connection).await?;
+            let address: Option<(String, u16)> =
+                self.command("GET-MASTER-ADDR-BY-NAME").query_async(connection).await?;
+            Ok((account, address))
+        });
+        let (account, address) = match asked.await {
+            Ok(asked) => asked.map_err(|error: RedisError| {
                 if error.to_string().contains("No such master") {
                     let text = format!("{sentinel}: there is no master called {}", self.master);
                     return Problem::new(Failure::Connection, text);
@@ -107,14 +114,17 @@ impl Watch {
             })?,
             Err(_) => return Err(Problem::new(Failure::Connection, format!("{sentinel}: it does not answer"))),
         };
-        let field = |name: &str| {
-            fields.chunks_exact(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
-        };
-        let address = field("ip").zip(field("port").and_then(|port| port.parse().ok()));
+        let epoch = account.chunks_exact(2).find(|field| field[0] == "config-epoch").map(|field| &field[1]);
         let (host, port) = address
             .ok_or_else(|| Problem::new(Failure::NotAStore, format!("{sentinel}: it is no sentinel")))?;
-        let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        Ok(View { epoch, address: Address { host: host.to_owned(), port }, at: Instant::now() })
+        let epoch = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok(View { epoch, address: Address { host, port }, at: Instant::now() })
+    }
+
+    fn command(&self, what: &str) -> Cmd {
+        let mut cmd = redis::cmd("SENTINEL");
+        cmd.arg(what).arg(&self.master);
+        cmd
     }
 }
 

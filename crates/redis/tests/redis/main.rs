@@ -4,6 +4,8 @@
 mod conformance;
 mod differential;
 mod exactness;
+mod failover;
 mod groups;
+mod load;
 mod node;
 mod support;
