@@ -1,12 +1,16 @@
 -- A counter in its key.
 --
 -- The three small algorithms keep theirs in a hash, whose values stay short enough to be kept together:
---   c  at, a, b, expires, held until, then the quota that shaped it: version, limit, window, capacity
+--   c  at, a, b, a hash of the quota that shaped it, and if anything is held until when at least
+--   q  that quota: version, limit, window, capacity
 --   h  all holds: id, cost, since, until
 --   n  first and next number of the ids below; n<number> names one, i<id><cost> is one: end, replays left
 -- The log keeps all of it in its sorted set, below zero so as not to be mistaken for requests:
---   -2^53                 one member: as c, then serial, costly, holds
+--   -2^53                 one member: at, a, b, held until, version, limit, window, capacity, serial, costly, holds
 --   -(end * 4 + left)     a request id: i<id><cost>
+--
+-- The key's end is moved when a counter is written for the first time in a stretch of `rest`, the time in which it
+-- comes to rest, and then to twice that: so it always lives long enough, and most writes leave it alone.
 
 local HEAD = -2 ^ 53
 local HOLD_BYTES = 40
@@ -14,56 +18,73 @@ local MAX_HOLDS = 1024
 -- How far a counter may be ahead of the clock before the clock is believed.
 local MAX_AHEAD = 10000
 
--- The quota with these figures: the one asked for, if it is the same.
-local function same_or_other(asked, version, limit, window, capacity)
-  if asked.version == version and asked.limit == limit and asked.window == window and asked.capacity == capacity then
-    return asked
-  end
-  return quota_of(asked.kind, version, limit, window, capacity)
+local kinds = { token_bucket, fixed_window, sliding_window, sliding_log }
+
+-- All counters this call has met, by key: each is read and written once, however many ask for it.
+local met = {}
+
+local function same_figures(quota, limit, window, capacity)
+  return quota.limit == limit and quota.window == window and quota.capacity == capacity
 end
 
-local function counter_from(key, asked, state)
-  local at, a, b, expires, held_until, version, limit, window, capacity = unpack(STATE, state)
+-- The quota with these figures: the one asked for, if it is the same.
+local function same_or_other(asked, version, limit, window, capacity)
+  if asked.version == version and same_figures(asked, limit, window, capacity) then
+    return asked
+  end
+  local quota = { kind = asked.kind, version = version, limit = limit, window = window, capacity = capacity }
+  quota.rest = asked.kind.rest(quota)
+  return quota
+end
+
+local function new_counter(key, quota, at, a, b, held_until)
   return {
-    key = key, kind = asked.kind, quota = same_or_other(asked, version, limit, window, capacity),
-    at = at, a = a, b = b, expires = expires, held_until = held_until, holds = false,
-    timed = false, dirty = false, unused = false, last_hold = 0,
+    key = key, kind = quota.kind, quota = quota, at = at, a = a, b = b, held_until = held_until,
+    written_at = at, holds = false, timed = false, dirty = false, unused = false, renew = false, last_hold = 0,
   }
 end
 
 local function fresh(key, asked)
-  return {
-    key = key, kind = asked.kind, quota = asked,
-    at = now, a = 0, b = 0, expires = 0, held_until = 0, holds = '',
-    timed = false, dirty = false, unused = true, last_hold = 0,
-  }
-end
-
-local function state_of(counter)
-  local quota = counter.quota
-  return pack(
-    STATE, counter.at, counter.a, counter.b, counter.expires, counter.held_until,
-    quota.version, quota.limit, quota.window, quota.capacity
-  )
+  local counter = new_counter(key, asked, now, 0, 0, 0)
+  counter.holds, counter.unused, counter.renew = '', true, true
+  return counter
 end
 
 local function load_hash(key, asked)
-  local state = try('HGET', key, 'c')
-  if not state then
+  local fields = try('HMGET', key, 'c', 'q')
+  if fields.err then
+    return false
+  elseif not fields[1] then
     return fresh(key, asked)
-  elseif type(state) == 'table' or #state ~= STATE_BYTES then
+  elseif not fields[2] then
     return false
   end
-  return counter_from(key, asked, state)
+  local at, a, b, hash, held_until = unpack(fields[1])
+  local quota = asked
+  if hash ~= asked.hash then
+    quota = same_or_other(asked, unpack(fields[2]))
+    quota.hash = hash
+  end
+  return new_counter(key, quota, at, a, b, held_until or 0)
 end
 
 local function save_hash(counter)
-  call('HSET', counter.key, 'c', state_of(counter))
+  local key, quota, state = counter.key, counter.quota, nil
+  if counter.held_until == 0 then
+    state = pack(counter.at, counter.a, counter.b, quota.hash)
+  else
+    state = pack(counter.at, counter.a, counter.b, quota.hash, counter.held_until)
+  end
+  if counter.renew then
+    call('HSET', key, 'c', state, 'q', pack(quota.version, quota.limit, quota.window, quota.capacity))
+  else
+    call('HSET', key, 'c', state)
+  end
   if counter.holds_changed then
     if counter.holds == '' then
-      call('HDEL', counter.key, 'h')
+      call('HDEL', key, 'h')
     else
-      call('HSET', counter.key, 'h', counter.holds)
+      call('HSET', key, 'h', counter.holds)
     end
   end
 end
@@ -72,33 +93,28 @@ local function load_log(key, asked)
   local heads = try('ZRANGEBYSCORE', key, HEAD, HEAD)
   if heads.err then
     return false
-  end
-  local head, counter = heads[1], nil
-  if not head then
-    counter = fresh(key, asked)
+  elseif not heads[1] then
+    local counter = fresh(key, asked)
     counter.serial, counter.costly = 0, false
     return counter
-  elseif #head < STATE_BYTES + 9 then
-    return false
   end
-  counter = counter_from(key, asked, head)
-  local serial, costly = unpack('<I8B', head, STATE_BYTES + 1)
-  counter.head, counter.serial, counter.costly = head, serial, costly == 1
-  counter.holds = sub(head, STATE_BYTES + 10)
+  local at, a, b, held_until, version, limit, window, capacity, serial, costly, holds = unpack(heads[1])
+  local counter = new_counter(key, same_or_other(asked, version, limit, window, capacity), at, a, b, held_until)
+  counter.head, counter.serial, counter.costly, counter.holds = heads[1], serial, costly, holds
   return counter
 end
 
 local function save_log(counter)
-  local costly = 0
-  if counter.costly then
-    costly = 1
-  end
-  local head = state_of(counter) .. pack('<I8B', counter.serial, costly) .. counter.holds
+  local key, quota = counter.key, counter.quota
+  local head = pack(
+    counter.at, counter.a, counter.b, counter.held_until, quota.version, quota.limit, quota.window, quota.capacity,
+    counter.serial, counter.costly, counter.holds
+  )
   if head ~= counter.head then
     -- The new one first: a set that becomes empty is gone, and its end with it.
-    call('ZADD', counter.key, HEAD, head)
+    call('ZADD', key, HEAD, head)
     if counter.head then
-      call('ZREM', counter.key, counter.head)
+      call('ZREM', key, counter.head)
     end
   end
 end
@@ -163,26 +179,27 @@ local function reshape(counter, to)
   if not kind.logs and (to.limit ~= from.limit or to.window ~= from.window or to.capacity ~= from.capacity) then
     counter.a, counter.b = kind.rescale(counter.at, counter.a, counter.b, from, to)
   end
-  counter.quota, counter.dirty = to, true
+  counter.quota, counter.dirty, counter.renew = to, true, true
   advance(counter, counter.at)
 end
 
--- Writes what has changed, and sees to it that the key lives at least until the counter is as if never used. The
--- key's end is renewed only when it would come too early, so that most writes leave it alone.
+-- Writes what has changed.
 local function save(counter)
-  local needed = max(counter.quota.rest + counter.at - now, counter.last_hold)
-  local ttl
-  if counter.expires < now + needed then
-    ttl = ttl_for(needed)
-    counter.expires = now + ttl
-  end
+  local quota = counter.quota
+  local rest = quota.rest
+  local stretch = counter.at - counter.at % rest
+  local renew = counter.renew or counter.written_at < stretch or counter.last_hold > 0
   if counter.kind.logs then
     save_log(counter)
   else
     save_hash(counter)
   end
-  if ttl then
-    set_end(counter.key, ttl)
+  if renew then
+    local ttl = max(2 * rest + counter.at - now, counter.last_hold) + 1000
+    if fixed_ttl > 0 then
+      ttl = fixed_ttl
+    end
+    call('PEXPIRE', counter.key, ttl)
   end
 end
 
@@ -205,7 +222,7 @@ end
 local function release_expired(counter)
   local holds, left, earliest = load_holds(counter), {}, 0
   for start = 1, #holds, HOLD_BYTES do
-    local cost, since, ends = unpack('<I8I8I8', holds, start + 16)
+    local cost, since, ends = unpack_bytes('<I8I8I8', holds, start + 16)
     if ends <= now then
       credit(counter, cost, since)
     else
@@ -225,7 +242,7 @@ local function add_hold(counter, id, cost, ttl)
     counter.held_until = ends
   end
   counter.last_hold = max(counter.last_hold, ttl)
-  change_holds(counter, load_holds(counter) .. id .. pack('<I8I8I8', cost, counter.at, ends))
+  change_holds(counter, load_holds(counter) .. id .. pack_bytes('<I8I8I8', cost, counter.at, ends))
 end
 
 -- Takes a hold out; answers with its cost and when it was charged, or nothing if it is gone.
@@ -243,7 +260,7 @@ local function remove_hold(counter, id)
     end
     start = start + 1
   end
-  local cost, since = unpack('<I8I8', holds, start + 16)
+  local cost, since = unpack_bytes('<I8I8', holds, start + 16)
   change_holds(counter, sub(holds, 1, start - 1) .. sub(holds, start + HOLD_BYTES))
   return cost, since
 end
@@ -257,7 +274,7 @@ local function bring_up_to_date(counter, asked)
       if counter.kind.logs then
         counter.kind.rebase(counter, now)
       end
-      counter.at, counter.dirty = now, true
+      counter.at, counter.dirty, counter.renew = now, true, true
     end
     advance(counter, max(counter.at, now))
   end

@@ -1,39 +1,66 @@
--- Groups of any kind, all or nothing.
+-- Applies groups of operations, each all or nothing, one after the other.
+--
+-- KEYS has one key per operation. ARGV[1] is an array of numbers and texts:
+--   now (0: the server's), fixed ttl (0: as needed), number of quotas
+--   per quota: algorithm, hash, version, limit, window, capacity, rest
+--   per group: number of operations
+--   per operation: what (peek 0, take 1, hold 2, settle 3, return 4; + 8 shadow, + 16 has a request id), quota,
+--     cost, then the request id, and the hold's id and ttl, the settled hold's id, or since when to return
+-- and the answer is an array of numbers:
+--   now
+--   per operation: flags (below), remaining, reset after, retry after, and the quota if it is not the one asked for
 
 local PEEK, TAKE, HOLD, SETTLE, RETURN = 0, 1, 2, 3, 4
+local ALLOWED, HELD, AFTER, NEVER, OTHER_QUOTA, FOREIGN, FULL = 1, 2, 4, 8, 16, 32, 64
+
+local input, place, key_number = unpack(ARGV[1]), 0, 0
+local quotas, answers, said = {}, {}, 1
 
 -- The operations of the present group.
 local actions, shadows, asked, costs, ids, hold_ids, times = {}, {}, {}, {}, {}, {}, {}
 local keys, found, ahead, id_names, free, may = {}, {}, {}, {}, {}, {}
 
+-- The next thing that was sent.
+local function read()
+  place = place + 1
+  return input[place]
+end
+
+local function read_quotas()
+  for i = 1, read() do
+    local kind = kinds[read()]
+    quotas[i] = {
+      kind = kind, hash = read(), version = read(), limit = read(), window = read(), capacity = read(), rest = read(),
+    }
+  end
+end
+
 local function read_group(count)
   for i = 1, count do
-    local what, quota
-    what, quota, costs[i], place = unpack('<BHI8', input, place)
-    asked[i], keys[i] = quotas[quota + 1], names[key_number + i]
+    local what = read()
+    asked[i], costs[i], keys[i] = quotas[read() + 1], read(), KEYS[key_number + i]
     ids[i], shadows[i] = false, false
     if what >= 16 then
-      ids[i], place = unpack('c16', input, place)
-      what = what - 16
+      ids[i], what = read(), what - 16
     end
     if what >= 8 then
       shadows[i], what = true, what - 8
     end
     actions[i] = what
     if what == HOLD then
-      hold_ids[i], times[i], place = unpack('<c16I8', input, place)
+      hold_ids[i], times[i] = read(), read()
     elseif what == SETTLE then
-      hold_ids[i], place = unpack('c16', input, place)
+      hold_ids[i] = read()
     elseif what == RETURN then
-      times[i], place = unpack('<I8', input, place)
+      times[i] = read()
     end
   end
   key_number = key_number + count
 end
 
 local function answer(flags, remaining, reset, retry)
-  answer_count = answer_count + 1
-  answers[answer_count] = pack('<BI8I8I8', flags, remaining, reset, retry)
+  answers[said + 1], answers[said + 2], answers[said + 3], answers[said + 4] = flags, remaining, reset, retry
+  said = said + 4
 end
 
 local function answer_all(count, flags)
@@ -64,8 +91,7 @@ local function report(counter, asked, cost, allowed)
     return answer(flags, remaining, reset, retry)
   end
   answer(flags + OTHER_QUOTA, remaining, reset, retry)
-  answers[answer_count] = answers[answer_count]
-    .. pack('<I8I8I8I8', quota.version, quota.limit, quota.window, quota.capacity)
+  answer(quota.version, quota.limit, quota.window, quota.capacity)
 end
 
 local function look(i)
@@ -187,13 +213,19 @@ local function apply_group(count)
   end
 end
 
--- Writes every counter that has changed.
-local function save_all()
-  for _, counter in pairs(met) do
-    if counter and counter.dirty then
-      save(counter)
-    end
+now, fixed_ttl = read(), read()
+if now == 0 then
+  local time = call('TIME')
+  now = time[1] * 1000 + floor(time[2] / 1000)
+end
+answers[1] = now
+read_quotas()
+while place < #input do
+  apply_group(read())
+end
+for _, counter in pairs(met) do
+  if counter and counter.dirty then
+    save(counter)
   end
 end
-
-return apply_group, save_all
+return pack(answers)

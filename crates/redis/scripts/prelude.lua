@@ -1,17 +1,11 @@
--- One script does everything, so that the takes of a request are decided together; the files of this folder are
--- joined into it in the order given in `script.rs`. What it is sent and answers is described in `apply.lua`.
+-- Groups of any kind. The files of this folder but `takes.lua` are joined into one script in the order given in
+-- `script.rs`; what it is sent and answers is described in `groups.lua`.
 
-local call, try, pack, unpack = redis.call, redis.pcall, struct.pack, struct.unpack
-local type, find, sub, concat = type, string.find, string.sub, table.concat
+local call, try, pack, unpack = redis.call, redis.pcall, cmsgpack.pack, cmsgpack.unpack
+local pack_bytes, unpack_bytes = struct.pack, struct.unpack
+local find, sub, concat = string.find, string.sub, table.concat
 
 -- Milliseconds since the epoch: the server's own time, unless the caller says what time it is.
 local now
 -- How long keys live whatever they hold, or 0: as long as they need to.
 local fixed_ttl
-
--- What was sent, and how far it has been read.
-local input, place, names, key_number = ARGV[1], 1, KEYS, 0
-local quotas, answers, answer_count = {}, {}, 0
-
--- All counters that went the long way, by key: each is read and written once, however many ask for it.
-local met = {}

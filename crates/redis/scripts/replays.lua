@@ -5,7 +5,7 @@ local MAX_REPLAYS = 3
 local MAX_ID_MEMORY = 60000
 
 local function id_name(id, cost)
-  return 'i' .. id .. pack('<I8', cost)
+  return 'i' .. id .. pack_bytes('<I8', cost)
 end
 
 -- How many replays are left to an id, or nothing if it is not remembered.
@@ -22,7 +22,7 @@ local function replays_left(counter, name)
     if not known then
       return nil
     end
-    ends, left = unpack('<I8B', known)
+    ends, left = unpack(known)
   end
   if ends <= now then
     return nil
@@ -34,8 +34,8 @@ local function use_replay(counter, name)
   if counter.kind.logs then
     call('ZINCRBY', counter.key, 1, name)
   else
-    local ends, left = unpack('<I8B', call('HGET', counter.key, name))
-    call('HSET', counter.key, name, pack('<I8B', ends, left - 1))
+    local ends, left = unpack(call('HGET', counter.key, name))
+    call('HSET', counter.key, name, pack(ends, left - 1))
   end
 end
 
@@ -45,12 +45,12 @@ local function expire_ids(key)
   if not queue then
     return 0, 0
   end
-  local first, next = unpack('<I8I8', queue)
+  local first, next = unpack(queue)
   while first < next do
-    local number = 'n' .. pack('<I8', first)
+    local number = 'n' .. pack_bytes('<I8', first)
     local name = call('HGET', key, number)
     local known = name and call('HGET', key, name)
-    if known and unpack('<I8', known) > now then
+    if known and unpack(known) > now then
       break
     end
     call('HDEL', key, number, name or 'n' .. number)
@@ -74,8 +74,8 @@ local function remember(counter, name)
   end
   local first, next = expire_ids(key)
   if next - first < MAX_IDS then
-    call('HSET', key, name, pack('<I8B', ends, MAX_REPLAYS), 'n' .. pack('<I8', next), name)
+    call('HSET', key, name, pack(ends, MAX_REPLAYS), 'n' .. pack_bytes('<I8', next), name)
     next = next + 1
   end
-  call('HSET', key, 'n', pack('<I8I8', first, next))
+  call('HSET', key, 'n', pack(first, next))
 end

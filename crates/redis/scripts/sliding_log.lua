@@ -2,126 +2,122 @@
 -- `b` the newest score, `costly` whether any cost more than 1. Unlike the others it cannot be worked out from a few
 -- numbers, so its functions take the counter itself.
 
-local function new_sliding_log()
-  local sliding_log = { logs = true }
+local sliding_log = { logs = true }
 
-  -- Members are the request's id if it has one, its cost, and a number that makes them unique.
-  local function cost_of(member)
-    return (unpack('<I8', member, #member - 15))
-  end
-
-  local function add_cost_of(members)
-    local sum = 0
-    for i = 1, #members do
-      sum = sum + cost_of(members[i])
-    end
-    return sum
-  end
-
-  function sliding_log.advance(counter, at)
-    counter.at = at
-    local expired = at - counter.quota.window
-    if counter.a == 0 or expired < 0 then
-      return
-    end
-    local key = counter.key
-    if counter.b <= expired then
-      call('ZREMRANGEBYSCORE', key, 0, '+inf')
-      counter.a, counter.costly, counter.dirty = 0, false, true
-    elseif counter.costly then
-      local gone = add_cost_of(call('ZRANGEBYSCORE', key, 0, expired))
-      if gone > 0 then
-        call('ZREMRANGEBYSCORE', key, 0, expired)
-        counter.a, counter.dirty = counter.a - gone, true
-      end
-    else
-      local gone = call('ZREMRANGEBYSCORE', key, 0, expired)
-      if gone > 0 then
-        counter.a, counter.dirty = counter.a - gone, true
-      end
-    end
-  end
-
-  -- A log that is too far ahead of the clock moves back as a whole.
-  function sliding_log.rebase(counter, at)
-    local back = counter.at - at
-    local log = call('ZRANGEBYSCORE', counter.key, 0, '+inf', 'WITHSCORES')
-    for i = 1, #log, 2 do
-      call('ZADD', counter.key, max(log[i + 1] - back, 0), log[i])
-    end
-    counter.b = max(counter.b - back, 0)
-  end
-
-  function sliding_log.fits(counter, cost)
-    return cost == 0 or cost <= counter.quota.limit - counter.a
-  end
-
-  function sliding_log.figures(counter)
-    local quota = counter.quota
-    if counter.a == 0 then
-      return quota.limit, 0
-    end
-    return max(quota.limit - counter.a, 0), counter.b + quota.window - counter.at
-  end
-
-  -- When enough of the oldest have expired.
-  function sliding_log.wait(counter, cost)
-    local quota, key = counter.quota, counter.key
-    local too_much, score = counter.a + cost - quota.limit, counter.at - quota.window
-    if counter.costly then
-      local start = 0
-      repeat
-        local log = call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', start, 100)
-        for i = 1, #log, 2 do
-          too_much, score = too_much - cost_of(log[i]), tonumber(log[i + 1])
-          if too_much <= 0 then
-            break
-          end
-        end
-        start = start + 100
-      until too_much <= 0 or #log == 0
-    else
-      local last = call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', too_much - 1, 1)
-      score = tonumber(last[2]) or score
-    end
-    return score + quota.window - counter.at
-  end
-
-  function sliding_log.charge(counter, cost, id)
-    counter.a, counter.b, counter.serial = counter.a + cost, counter.at, counter.serial + 1
-    counter.costly = counter.costly or cost > 1
-    call('ZADD', counter.key, counter.at, (id or '') .. pack('<I8I8', cost, counter.serial))
-  end
-
-  -- Takes back what was logged at `since`.
-  function sliding_log.credit(counter, cost, since)
-    if since + counter.quota.window <= counter.at then
-      return
-    end
-    local key = counter.key
-    local first = call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    if #first == 0 then
-      return
-    end
-    local score = tonumber(first[2])
-    for _, member in ipairs(call('ZRANGEBYSCORE', key, score, score)) do
-      local logged = cost_of(member)
-      local back = min(logged, cost)
-      call('ZREM', key, member)
-      if back < logged then
-        local rest = #member - 16
-        call('ZADD', key, score, sub(member, 1, rest) .. pack('<I8', logged - back) .. sub(member, rest + 9))
-      end
-      counter.a, cost = counter.a - back, cost - back
-      if cost == 0 then
-        break
-      end
-    end
-    local newest = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
-    counter.b = max(tonumber(newest[2]), 0)
-  end
-
-  sliding_log.rest = two_windows
-
-  return sliding_log
+-- Members are the request's id if it has one, its cost, and a number that makes them unique.
+local function cost_of(member)
+  return (unpack_bytes('<I8', member, #member - 15))
 end
+
+local function add_cost_of(members)
+  local sum = 0
+  for i = 1, #members do
+    sum = sum + cost_of(members[i])
+  end
+  return sum
+end
+
+function sliding_log.advance(counter, at)
+  counter.at = at
+  local expired = at - counter.quota.window
+  if counter.a == 0 or expired < 0 then
+    return
+  end
+  local key = counter.key
+  if counter.b <= expired then
+    call('ZREMRANGEBYSCORE', key, 0, '+inf')
+    counter.a, counter.costly, counter.dirty = 0, false, true
+  elseif counter.costly then
+    local gone = add_cost_of(call('ZRANGEBYSCORE', key, 0, expired))
+    if gone > 0 then
+      call('ZREMRANGEBYSCORE', key, 0, expired)
+      counter.a, counter.dirty = counter.a - gone, true
+    end
+  else
+    local gone = call('ZREMRANGEBYSCORE', key, 0, expired)
+    if gone > 0 then
+      counter.a, counter.dirty = counter.a - gone, true
+    end
+  end
+end
+
+-- A log that is too far ahead of the clock moves back as a whole.
+function sliding_log.rebase(counter, at)
+  local back = counter.at - at
+  local log = call('ZRANGEBYSCORE', counter.key, 0, '+inf', 'WITHSCORES')
+  for i = 1, #log, 2 do
+    call('ZADD', counter.key, max(log[i + 1] - back, 0), log[i])
+  end
+  counter.b = max(counter.b - back, 0)
+end
+
+function sliding_log.fits(counter, cost)
+  return cost == 0 or cost <= counter.quota.limit - counter.a
+end
+
+function sliding_log.figures(counter)
+  local quota = counter.quota
+  if counter.a == 0 then
+    return quota.limit, 0
+  end
+  return max(quota.limit - counter.a, 0), counter.b + quota.window - counter.at
+end
+
+-- When enough of the oldest have expired.
+function sliding_log.wait(counter, cost)
+  local quota, key = counter.quota, counter.key
+  local too_much, score = counter.a + cost - quota.limit, counter.at - quota.window
+  if counter.costly then
+    local start = 0
+    repeat
+      local log = call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', start, 100)
+      for i = 1, #log, 2 do
+        too_much, score = too_much - cost_of(log[i]), tonumber(log[i + 1])
+        if too_much <= 0 then
+          break
+        end
+      end
+      start = start + 100
+    until too_much <= 0 or #log == 0
+  else
+    local last = call('ZRANGEBYSCORE', key, 0, '+inf', 'WITHSCORES', 'LIMIT', too_much - 1, 1)
+    score = tonumber(last[2]) or score
+  end
+  return score + quota.window - counter.at
+end
+
+function sliding_log.charge(counter, cost, id)
+  counter.a, counter.b, counter.serial = counter.a + cost, counter.at, counter.serial + 1
+  counter.costly = counter.costly or cost > 1
+  call('ZADD', counter.key, counter.at, (id or '') .. pack_bytes('<I8I8', cost, counter.serial))
+end
+
+-- Takes back what was logged at `since`.
+function sliding_log.credit(counter, cost, since)
+  if since + counter.quota.window <= counter.at then
+    return
+  end
+  local key = counter.key
+  local first = call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if #first == 0 then
+    return
+  end
+  local score = tonumber(first[2])
+  for _, member in ipairs(call('ZRANGEBYSCORE', key, score, score)) do
+    local logged = cost_of(member)
+    local back = min(logged, cost)
+    call('ZREM', key, member)
+    if back < logged then
+      local rest = #member - 16
+      call('ZADD', key, score, sub(member, 1, rest) .. pack_bytes('<I8', logged - back) .. sub(member, rest + 9))
+    end
+    counter.a, cost = counter.a - back, cost - back
+    if cost == 0 then
+      break
+    end
+  end
+  local newest = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  counter.b = max(tonumber(newest[2]), 0)
+end
+
+sliding_log.rest = two_windows

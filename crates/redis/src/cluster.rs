@@ -8,9 +8,9 @@ use arc_swap::ArcSwap;
 use redis::Value;
 use tidegate_store::{Failure, Outcome};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::connect::{CONNECT_LIMIT, Connector};
+use crate::connect::{Connector, ask};
 use crate::key::SLOTS;
 use crate::link::Link;
 use crate::problem::Problem;
@@ -118,8 +118,8 @@ impl Cluster {
         )
     }
 
-    /// Takes note that the server at `address` has `slot`.
-    fn learn(&self, slot: u16, address: &Address) -> Arc<Shard> {
+    /// Takes note of the server at `address`, and that it has `slot`.
+    fn learn(&self, slot: Option<u16>, address: &Address) -> Arc<Shard> {
         let name = address.to_string();
         let mut made = None;
         self.map.rcu(|map| {
@@ -129,7 +129,8 @@ impl Cluster {
                 shards.len() - 1
             });
             let mut slots = map.slots.clone();
-            if let (Some(slot), Ok(index)) = (slots.get_mut(usize::from(slot)), u16::try_from(index)) {
+            let slot = slot.and_then(|slot| slots.get_mut(usize::from(slot)));
+            if let (Some(slot), Ok(index)) = (slot, u16::try_from(index)) {
                 *slot = index;
             }
             Map { shards, slots, problem: map.problem.clone() }
@@ -170,19 +171,13 @@ impl Cluster {
         };
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("SLOTS");
-        let slots: Vec<Value> = match timeout(CONNECT_LIMIT, cmd.query_async(&mut connection)).await {
-            Ok(slots) => slots.map_err(|error| {
-                let problem = Problem::of(&error, address);
-                if error.to_string().contains("cluster support disabled") {
-                    return Problem::new(
-                        Failure::NotAStore,
-                        format!("{address}: it is no node of a Cluster; use redis://"),
-                    );
-                }
-                problem
-            })?,
-            Err(_) => return Err(Problem::new(Failure::Connection, format!("{address}: it does not answer"))),
-        };
+        let slots: Vec<Value> = ask(&mut connection, &cmd, address).await.map_err(|problem| {
+            if problem.text.contains("cluster support disabled") {
+                let text = format!("{address}: it is no node of a Cluster; use redis://");
+                return Problem::new(Failure::NotAStore, text);
+            }
+            problem
+        })?;
         Ok(slots.iter().filter_map(|range| Range::parse(range, address)).collect())
     }
 
@@ -210,11 +205,18 @@ impl Cluster {
     /// Sends a group on to another server, unless it has travelled enough.
     fn send_on(&self, mut waiting: Waiting, shard: &Arc<Shard>, asking: bool) {
         if waiting.hops >= MAX_HOPS {
-            return waiting.fail(Outcome::Unavailable(Failure::NotReady));
+            return self.give_up(waiting);
         }
         waiting.hops += 1;
         waiting.asking = asking;
         shard.submit(waiting);
+    }
+
+    fn give_up(&self, waiting: Waiting) {
+        if let Ok(shard) = self.shard_of(waiting.slot) {
+            shard.stats.count_error(Failure::NotReady);
+        }
+        waiting.fail(Outcome::Unavailable(Failure::NotReady));
     }
 
     /// The address in a redirection. It may lack the host, which then is that of whoever said so.
@@ -231,7 +233,7 @@ impl Redirect for Cluster {
     fn moved(&self, waiting: Waiting, address: &str) {
         match self.parse(address) {
             Some(address) => {
-                let shard = self.learn(waiting.slot, &address);
+                let shard = self.learn(Some(waiting.slot), &address);
                 self.doubt.notify_one();
                 self.send_on(waiting, &shard, false);
             }
@@ -242,9 +244,9 @@ impl Redirect for Cluster {
     fn ask(&self, waiting: Waiting, address: &str) {
         match self.parse(address) {
             Some(address) => {
-                let known = self.shards();
-                let shard = known.iter().find(|shard| shard.name == address.to_string());
-                let shard = shard.map_or_else(|| self.shard_at(&known, &address), Arc::clone);
+                // It may be new and have no slots yet.
+                let known = self.shards().into_iter().find(|shard| shard.name == address.to_string());
+                let shard = known.unwrap_or_else(|| self.learn(None, &address));
                 self.send_on(waiting, &shard, true);
             }
             None => waiting.fail(Outcome::Unavailable(Failure::NotAStore)),
@@ -253,10 +255,10 @@ impl Redirect for Cluster {
 
     fn try_again(&self, mut waiting: Waiting) {
         if waiting.deadline <= Instant::now() + TRY_AGAIN {
-            return waiting.fail(Outcome::Unavailable(Failure::NotReady));
+            return self.give_up(waiting);
         }
         let Some(me) = self.me.upgrade() else { return };
-        waiting.asking = false;
+        (waiting.hops, waiting.asking, waiting.alone) = (0, false, true);
         tokio::spawn(async move {
             sleep(TRY_AGAIN).await;
             match me.shard_of(waiting.slot) {

@@ -1,5 +1,6 @@
 //! Opening connections.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -7,15 +8,16 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo,
-    TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo,
+    RedisConnectionInfo, TlsCertificates, Value,
 };
 use tidegate_store::Failure;
 use tokio::time::timeout;
 
+use crate::encode::{Time, Way, request};
 use crate::problem::Problem;
-use crate::script::Script;
-use crate::url::{Address, Credentials, RedisUrl};
+use crate::script::Scripts;
+use crate::url::{Address, Credentials, RedisUrl, Topology};
 
 /// How long a server may take to accept us.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -27,7 +29,9 @@ pub(crate) struct Connector {
     sentinel_credentials: Credentials,
     database: i64,
     tls: Option<TlsCertificates>,
-    pub(crate) script: Script,
+    /// Two keys to try a server with, which the nodes of a Cluster do not accept together; none in a Cluster.
+    trial_keys: Vec<String>,
+    pub(crate) scripts: Scripts,
 }
 
 impl Connector {
@@ -43,21 +47,34 @@ impl Connector {
                 Some(TlsCertificates { client_tls, root_cert: read(&tls.ca)? })
             }
         };
+        let trial_keys = match url.topology {
+            Topology::Cluster(_) => Vec::new(),
+            Topology::Single(_) | Topology::Sentinel { .. } => {
+                ["{1}", "{2}"].map(|tag| format!("{}:{tag}", url.prefix)).to_vec()
+            }
+        };
         Ok(Self {
             credentials: url.credentials.clone(),
             sentinel_credentials: url.sentinel_credentials.clone(),
             database: url.database.into(),
             tls,
-            script: Script::new(),
+            trial_keys,
+            scripts: Scripts::new(),
         })
     }
 
-    /// A connection to a server that counts: a master, with the script loaded.
+    /// A connection to a server that counts: a master that knows the scripts and lets us run them.
     pub(crate) async fn open_master(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
         let mut connection = self.open(address).await?;
         check_role(&mut connection, address).await?;
-        let loaded = self.script.load().query_async::<Value>(&mut connection).await;
-        loaded.map_err(|error| Problem::of(&error, address))?;
+        for load in self.scripts.load() {
+            ask::<Value>(&mut connection, &load, address).await?;
+        }
+        for way in [Way::Short, Way::Long] {
+            let keys = self.trial_keys.iter().map(String::as_bytes);
+            let trial = self.scripts.run(way, keys, &request(way, Time::Server, std::iter::empty()));
+            ask::<Value>(&mut connection, &trial, address).await?;
+        }
         Ok(connection)
     }
 
@@ -112,9 +129,21 @@ async fn connect(client: &Client, address: &Address) -> Result<MultiplexedConnec
     }
 }
 
-fn silent(address: &Address) -> Problem {
-    let text = format!("{address}: it does not answer within {} s", CONNECT_LIMIT.as_secs());
+fn silent(place: &dyn fmt::Display) -> Problem {
+    let text = format!("{place}: it does not answer within {} s", CONNECT_LIMIT.as_secs());
     Problem::new(Failure::Connection, text)
+}
+
+/// Asks something that every server answers at once.
+pub(crate) async fn ask<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    cmd: &Cmd,
+    place: &(dyn fmt::Display + Sync),
+) -> Result<T, Problem> {
+    match timeout(CONNECT_LIMIT, cmd.query_async(connection)).await {
+        Ok(answer) => answer.map_err(|error| Problem::of(&error, place)),
+        Err(_) => Err(silent(place)),
+    }
 }
 
 /// Fails unless the server is a master.
@@ -122,11 +151,7 @@ pub(crate) async fn check_role(
     connection: &mut MultiplexedConnection,
     address: &Address,
 ) -> Result<(), Problem> {
-    let role = redis::cmd("ROLE");
-    let role: Vec<Value> = match timeout(CONNECT_LIMIT, role.query_async(connection)).await {
-        Ok(role) => role.map_err(|error| Problem::of(&error, address))?,
-        Err(_) => return Err(silent(address)),
-    };
+    let role: Vec<Value> = ask(connection, &redis::cmd("ROLE"), address).await?;
     let text = |value: Option<&Value>| value.and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
     match text(role.first()).as_deref() {
         Some("master") => Ok(()),

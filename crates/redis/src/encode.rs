@@ -1,9 +1,11 @@
-//! Operations as the script reads them, and its answers as we do. The layout is described in `apply.lua`.
+//! Operations as the scripts read them, and their answers as we do. The layouts are described in `takes.lua` and
+//! `groups.lua`.
 
 use smallvec::SmallVec;
+use tidegate_core::quota::MAX_UNITS;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{
-    Action, Algorithm, HoldId, Operation, Quota, RequestId, Retry, Span, Timestamp, Verdict,
+    Action, Algorithm, HoldId, Operation, Quota, RequestId, Retry, Secret, Span, Timestamp, Verdict,
 };
 use tidegate_store::{Failure, Outcome, Outcomes};
 
@@ -27,7 +29,8 @@ impl OwnedOp {
         Self {
             key: key::name(prefix, op),
             quota: take.quota,
-            cost: take.cost,
+            // What is beyond any capacity need not be told exactly, and numbers end there for scripts.
+            cost: take.cost.min(MAX_UNITS),
             action: op.action,
             request_id: take.request_id,
             shadow: take.shadow,
@@ -38,6 +41,15 @@ impl OwnedOp {
     /// Whether a request is turned away if this cannot be decided.
     pub(crate) fn denies(&self) -> bool {
         self.denies
+    }
+
+    /// Whether this is a take like most: of a small counter, with nothing out of the ordinary.
+    fn is_plain_take(&self) -> bool {
+        self.action == Action::Take
+            && self.request_id.is_none()
+            && !self.shadow
+            && !self.quota.is_blocked()
+            && self.quota.algorithm() != Algorithm::SlidingLog
     }
 
     /// Gives back what this took at `since`.
@@ -55,58 +67,90 @@ pub(crate) enum Time {
     Explicit(Timestamp, Span),
 }
 
-/// Groups as the script reads them.
-pub(crate) fn request<'g>(time: Time, groups: impl Iterator<Item = &'g [OwnedOp]>) -> Vec<u8> {
-    let mut quotas: SmallVec<[Quota; 8]> = SmallVec::new();
-    let mut body = Vec::with_capacity(256);
-    let mut groups = groups.peekable();
-    while let Some(group) = groups.next() {
+/// Which script decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `takes.lua`, for plain takes; it may leave some undecided.
+    Short,
+    /// All the others together, for everything.
+    Long,
+}
+
+impl Way {
+    /// The way that can decide all of `groups`.
+    pub(crate) fn of<'g>(mut groups: impl Iterator<Item = &'g [OwnedOp]>) -> Self {
+        if groups.all(|group| matches!(group, [op] if op.is_plain_take())) { Self::Short } else { Self::Long }
+    }
+}
+
+/// Groups as the script of `way` reads them.
+pub(crate) fn request<'g>(way: Way, time: Time, groups: impl Iterator<Item = &'g [OwnedOp]>) -> Vec<u8> {
+    let mut body = Array::default();
+    match way {
+        Way::Short => put_takes(&mut body, groups),
+        Way::Long => put_groups(&mut body, groups),
+    }
+    let mut out = Array::default();
+    match time {
+        Time::Server => out.numbers([0, 0]),
+        Time::Explicit(now, ttl) => out.numbers([now.as_millis(), ttl.as_millis()]),
+    }
+    out.append(body).finish()
+}
+
+/// Takes that differ in nothing but their key go together.
+fn put_takes<'g>(out: &mut Array, groups: impl Iterator<Item = &'g [OwnedOp]>) {
+    let mut takes = groups.flatten().peekable();
+    while let Some(take) = takes.next() {
         let mut run = 1;
-        while groups.next_if(|next| is_same_take(group, next)).is_some() {
+        while takes.next_if(|next| next.cost == take.cost && next.quota == take.quota).is_some() {
             run += 1;
         }
-        put_count(&mut body, run);
-        put_count(&mut body, group.len());
+        out.numbers([run]);
+        put_quota(out, &take.quota);
+        out.numbers([take.cost]);
+    }
+}
+
+fn put_groups<'g>(out: &mut Array, groups: impl Iterator<Item = &'g [OwnedOp]>) {
+    let (mut quotas, mut list, mut body): (SmallVec<[Quota; 8]>, _, _) =
+        (SmallVec::new(), Array::default(), Array::default());
+    for group in groups {
+        body.numbers([group.len() as u64]);
         for op in group {
             let quota = quotas.iter().rposition(|known| *known == op.quota).unwrap_or_else(|| {
                 quotas.push(op.quota);
+                put_quota(&mut list, &op.quota);
                 quotas.len() - 1
             });
-            put_operation(&mut body, op, quota);
+            put_operation(&mut body, op, quota as u64);
         }
     }
-    let mut out = Vec::with_capacity(18 + quotas.len() * 33 + body.len());
-    let (now, ttl) = match time {
-        Time::Server => (0, 0),
-        Time::Explicit(now, ttl) => (now.as_millis(), ttl.as_millis()),
+    out.numbers([quotas.len() as u64]);
+    *out = std::mem::take(out).append(list).append(body);
+}
+
+fn put_quota(out: &mut Array, quota: &Quota) {
+    let (limit, window, capacity) = (quota.limit(), quota.window().as_millis(), quota.capacity());
+    let rest = match quota.algorithm() {
+        Algorithm::TokenBucket if limit > 0 => (capacity * window).div_ceil(limit),
+        _ => 2 * window,
     };
-    put(&mut out, [now, ttl]);
-    put_count(&mut out, quotas.len());
-    for quota in &quotas {
-        out.push(algorithm_number(quota.algorithm()));
-        put(&mut out, [quota.version(), quota.limit(), quota.window().as_millis(), quota.capacity()]);
+    let number = algorithm_number(quota.algorithm());
+    out.numbers([number, quota_hash(quota), quota.version(), limit, window, capacity, rest]);
+}
+
+/// What tells quotas apart in a counter's few bytes. All nodes must come to the same.
+fn quota_hash(quota: &Quota) -> u64 {
+    let mut encoding = Secret::new([0; 16]).encode();
+    for number in [quota.version(), quota.limit(), quota.window().as_millis(), quota.capacity()] {
+        encoding.part(0, &number.to_le_bytes());
     }
-    out.extend_from_slice(&body);
-    out
+    // As many bits as a Lua number holds.
+    encoding.tag().bits()[0] >> 12
 }
 
-/// Whether both are a plain take of the same cost under the same quota, so that only their keys tell them apart.
-fn is_same_take(a: &[OwnedOp], b: &[OwnedOp]) -> bool {
-    let ([a], [b]) = (a, b) else { return false };
-    let plain = |op: &OwnedOp| op.action == Action::Take && op.request_id.is_none() && !op.shadow;
-    plain(a) && plain(b) && a.cost == b.cost && a.quota == b.quota
-}
-
-fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
-    numbers.into_iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-}
-
-/// Batches and groups are far smaller than this can count.
-fn put_count(out: &mut Vec<u8>, count: usize) {
-    out.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes());
-}
-
-fn put_operation(out: &mut Vec<u8>, op: &OwnedOp, quota: usize) {
+fn put_operation(out: &mut Array, op: &OwnedOp, quota: u64) {
     let what = match op.action {
         Action::Peek => 0,
         Action::Take => 1,
@@ -114,24 +158,23 @@ fn put_operation(out: &mut Vec<u8>, op: &OwnedOp, quota: usize) {
         Action::Settle { .. } => 3,
         Action::Return { .. } => 4,
     };
-    out.push(what | u8::from(op.shadow) << 3 | u8::from(op.request_id.is_some()) << 4);
-    put_count(out, quota);
-    put(out, [op.cost]);
+    let flags = u64::from(op.shadow) << 3 | u64::from(op.request_id.is_some()) << 4;
+    out.numbers([what | flags, quota, op.cost]);
     if let Some(id) = op.request_id {
-        put(out, id.bits());
+        out.bytes(id.bits());
     }
     match op.action {
         Action::Hold { id: HoldId(id), ttl } => {
-            put(out, id);
-            put(out, [ttl.as_millis()]);
+            out.bytes(id);
+            out.numbers([ttl.as_millis()]);
         }
-        Action::Settle { id: HoldId(id) } => put(out, id),
-        Action::Return { since } => put(out, [since.as_millis()]),
+        Action::Settle { id: HoldId(id) } => out.bytes(id),
+        Action::Return { since } => out.numbers([since.as_millis()]),
         Action::Peek | Action::Take => {}
     }
 }
 
-const fn algorithm_number(algorithm: Algorithm) -> u8 {
+const fn algorithm_number(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::TokenBucket => 1,
         Algorithm::FixedWindow => 2,
@@ -140,38 +183,94 @@ const fn algorithm_number(algorithm: Algorithm) -> u8 {
     }
 }
 
-/// An answer of the script, read from the front.
+/// A MessagePack array in the making.
+#[derive(Debug, Default)]
+struct Array {
+    items: Vec<u8>,
+    count: u32,
+}
+
+impl Array {
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        for number in numbers {
+            // Into memory: that cannot fail.
+            rmp::encode::write_uint(&mut self.items, number).ok();
+            self.count += 1;
+        }
+    }
+
+    /// Sixteen bytes as a text.
+    fn bytes(&mut self, halves: [u64; 2]) {
+        rmp::encode::write_str_len(&mut self.items, 16).ok();
+        halves.into_iter().for_each(|half| self.items.extend_from_slice(&half.to_le_bytes()));
+        self.count += 1;
+    }
+
+    fn append(mut self, other: Self) -> Self {
+        self.items.extend_from_slice(&other.items);
+        self.count += other.count;
+        self
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.items.len() + 5);
+        rmp::encode::write_array_len(&mut out, self.count).ok();
+        out.extend_from_slice(&self.items);
+        out
+    }
+}
+
+/// An answer of a script, read from the front.
 pub(crate) struct Reply<'b> {
     rest: &'b [u8],
     /// The server's time.
     pub(crate) now: Timestamp,
 }
 
-const ALLOWED: u8 = 1;
-const HELD: u8 = 2;
-const AFTER: u8 = 4;
-const OTHER_QUOTA: u8 = 16;
-const FOREIGN: u8 = 32;
-const FULL: u8 = 64;
+const ALLOWED: u64 = 1;
+const HELD: u64 = 2;
+const AFTER: u64 = 4;
+const OTHER_QUOTA: u64 = 16;
+const FOREIGN: u64 = 32;
+const FULL: u64 = 64;
+const UNDECIDED: u64 = 128;
+
+/// What a script said to a group.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Said {
+    Decided(Outcomes),
+    /// The short way cannot decide it.
+    Undecided,
+}
 
 impl<'b> Reply<'b> {
     pub(crate) fn new(mut bytes: &'b [u8]) -> Option<Self> {
+        rmp::decode::read_array_len(&mut bytes).ok()?;
         let now = Timestamp::from_millis(number(&mut bytes)?);
         Some(Self { rest: bytes, now })
     }
 
-    /// The outcomes of the next group; none if the answer is not one of ours.
-    pub(crate) fn outcomes(&mut self, group: &[OwnedOp]) -> Option<Outcomes> {
-        group.iter().map(|op| self.outcome(op)).collect()
+    /// What is said to the next group; none if the answer is not one of ours.
+    pub(crate) fn next(&mut self, group: &[OwnedOp]) -> Option<Said> {
+        let mut outcomes = Outcomes::new();
+        for op in group {
+            match self.outcome(op)? {
+                Some(outcome) => outcomes.push(outcome),
+                None => return Some(Said::Undecided),
+            }
+        }
+        Some(Said::Decided(outcomes))
     }
 
-    fn outcome(&mut self, op: &OwnedOp) -> Option<Outcome> {
-        let (&flags, mut rest) = self.rest.split_first()?;
-        let (remaining, reset, retry) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
+    /// The next operation's outcome, if there is one.
+    fn outcome(&mut self, op: &OwnedOp) -> Option<Option<Outcome>> {
+        let rest = &mut self.rest;
+        let (flags, remaining) = (number(rest)?, number(rest)?);
+        let (reset, retry) = (number(rest)?, number(rest)?);
         let mut quota = op.quota;
         if flags & OTHER_QUOTA != 0 {
-            let (version, limit) = (number(&mut rest)?, number(&mut rest)?);
-            let (window, capacity) = (Span::from_millis(number(&mut rest)?), number(&mut rest)?);
+            let (version, limit) = (number(rest)?, number(rest)?);
+            let (window, capacity) = (Span::from_millis(number(rest)?), number(rest)?);
             quota = match quota.algorithm() {
                 Algorithm::TokenBucket => Quota::token_bucket(limit, window, capacity),
                 algorithm => Quota::new(algorithm, limit, window),
@@ -179,30 +278,37 @@ impl<'b> Reply<'b> {
             .ok()?
             .at_version(version);
         }
-        self.rest = rest;
-        if flags & FOREIGN != 0 {
-            return Some(Outcome::Unavailable(Failure::Foreign));
+        if flags & (UNDECIDED | FOREIGN | FULL) != 0 {
+            return Some(match flags {
+                UNDECIDED => None,
+                FOREIGN => Some(Outcome::Unavailable(Failure::Foreign)),
+                _ => Some(Outcome::Unavailable(Failure::Full)),
+            });
         }
-        if flags & FULL != 0 {
-            return Some(Outcome::Unavailable(Failure::Full));
-        }
-        Some(Outcome::Verdict(Verdict {
-            allowed: flags & ALLOWED != 0,
-            remaining,
-            reset_after: Span::from_millis(reset),
-            retry: match flags & (ALLOWED | AFTER) {
-                0 => Retry::Never,
-                AFTER => Retry::After(Span::from_millis(retry)),
-                _ => Retry::Now,
-            },
-            held: flags & HELD != 0,
-            quota,
-        }))
+        let retry = match flags & (ALLOWED | AFTER) {
+            0 => Retry::Never,
+            AFTER => Retry::After(Span::from_millis(retry)),
+            _ => Retry::Now,
+        };
+        let (allowed, held) = (flags & ALLOWED != 0, flags & HELD != 0);
+        let reset_after = Span::from_millis(reset);
+        Some(Some(Outcome::Verdict(Verdict { allowed, remaining, reset_after, retry, held, quota })))
     }
 }
 
 fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u64::from_le_bytes(*number))
+    rmp::decode::read_int(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_size_are_read() {
+        let bytes = b"\x96\xcf\x00\x00\x01\x8c\xc2\x51\xf4\x00\x01\x63\xcd\xea\x60\x00\x04";
+        let mut reply = Reply::new(bytes).unwrap();
+        assert_eq!(reply.now, Timestamp::from_millis(1_704_067_200_000));
+        assert_eq!([(); 5].map(|()| number(&mut reply.rest)), [1, 99, 60_000, 0, 4].map(Some));
+    }
 }

@@ -23,6 +23,9 @@ impl Problem {
     pub(crate) fn of(error: &RedisError, place: &dyn fmt::Display) -> Self {
         let failure = classify(error);
         let advice = match failure {
+            Failure::NotAStore if matches!(error.code(), Some("MOVED" | "CROSSSLOT")) => {
+                "it is a node of a Cluster; use redis+cluster://"
+            }
             Failure::Connection => "is it running, and is the address right?",
             Failure::Credentials => "give the user and password in the URL: redis://user:password@host:port",
             Failure::Permission => "docs/operations/redis.md lists what the user must be allowed to do",
@@ -74,6 +77,9 @@ fn by_code(code: &str, detail: &str) -> Option<Failure> {
         "OOM" => Failure::OutOfMemory,
         "LOADING" | "BUSY" | "MISCONF" | "NOREPLICAS" | "MASTERDOWN" | "TRYAGAIN" => Failure::NotReady,
         "CLUSTERDOWN" => Failure::ClusterDown,
+        "WRONGTYPE" => Failure::Foreign,
+        // A store that knows of Clusters never gets to see these here.
+        "MOVED" | "CROSSSLOT" => Failure::NotAStore,
         "ERR" if detail.contains("invalid password") || detail.contains("without any password") => {
             Failure::Credentials
         }

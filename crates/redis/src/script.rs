@@ -1,9 +1,14 @@
-//! The script that decides, and what it is called.
+//! The scripts that decide, and what they are called.
 
 use redis::Cmd;
 
-/// What decides most takes.
-const SHORT: [&str; 9] = [
+use crate::encode::Way;
+
+/// Plain takes.
+const SHORT: [&str; 1] = [include_str!("../scripts/takes.lua")];
+
+/// Everything; the files build on each other in this order.
+const LONG: [&str; 9] = [
     include_str!("../scripts/prelude.lua"),
     include_str!("../scripts/arithmetic.lua"),
     include_str!("../scripts/windows.lua"),
@@ -11,33 +16,23 @@ const SHORT: [&str; 9] = [
     include_str!("../scripts/fixed_window.lua"),
     include_str!("../scripts/sliding_window.lua"),
     include_str!("../scripts/sliding_log.lua"),
-    include_str!("../scripts/state.lua"),
-    include_str!("../scripts/take.lua"),
-];
-
-/// What decides all others. It becomes the body of a function, so that it costs nothing unless it is needed: a script
-/// sets up everything it defines each time it runs.
-const LONG: [&str; 3] = [
     include_str!("../scripts/counter.lua"),
     include_str!("../scripts/replays.lua"),
-    include_str!("../scripts/groups.lua"),
 ];
 
-/// What reads the input and calls the others.
-const APPLY: &str = include_str!("../scripts/apply.lua");
+/// What of the long way comes last.
+const GROUPS: &str = include_str!("../scripts/groups.lua");
 
-/// The script, and the digest by which a server knows it.
+/// A script, and the digest by which a server knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+struct Script {
     text: String,
     digest: String,
 }
 
 impl Script {
-    pub(crate) fn new() -> Self {
-        let long = ["local function long_way()"].into_iter().chain(LONG).chain(["end"]);
-        let lines = SHORT.into_iter().chain(long).chain([APPLY]).flat_map(str::lines);
-        let text = lines.filter_map(code).fold(String::new(), |mut text, line| {
+    fn new(files: impl Iterator<Item = &'static str>) -> Self {
+        let text = files.flat_map(str::lines).filter_map(code).fold(String::new(), |mut text, line| {
             text.push_str(line);
             text.push('\n');
             text
@@ -45,18 +40,42 @@ impl Script {
         let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest }
     }
+}
 
-    /// Teaches a server the script.
-    pub(crate) fn load(&self) -> Cmd {
-        let mut cmd = redis::cmd("SCRIPT");
-        cmd.arg("LOAD").arg(&self.text);
-        cmd
+/// All that a server must know to decide.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripts {
+    short: Script,
+    long: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self { short: Script::new(SHORT.into_iter()), long: Script::new(LONG.into_iter().chain([GROUPS])) }
     }
 
-    /// Runs it on `keys` with `input`, by its digest.
-    pub(crate) fn run<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>, input: &[u8]) -> Cmd {
+    /// Teaches a server the scripts.
+    pub(crate) fn load(&self) -> [Cmd; 2] {
+        [&self.short, &self.long].map(|script| {
+            let mut cmd = redis::cmd("SCRIPT");
+            cmd.arg("LOAD").arg(&script.text);
+            cmd
+        })
+    }
+
+    /// Runs one on `keys` with `input`, by its digest.
+    pub(crate) fn run<'k>(
+        &self,
+        way: Way,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        input: &[u8],
+    ) -> Cmd {
+        let script = match way {
+            Way::Short => &self.short,
+            Way::Long => &self.long,
+        };
         let mut cmd = Cmd::with_capacity(4 + keys.len(), 64 + 96 * keys.len() + input.len());
-        cmd.arg("EVALSHA").arg(&self.digest).arg(keys.len());
+        cmd.arg("EVALSHA").arg(&script.digest).arg(keys.len());
         keys.for_each(|key| {
             cmd.arg(key);
         });
@@ -70,4 +89,3 @@ fn code(line: &str) -> Option<&str> {
     let line = line.trim();
     (!line.is_empty() && !line.starts_with("--")).then_some(line)
 }
-

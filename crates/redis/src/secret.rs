@@ -9,12 +9,13 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::Value;
+use redis::aio::MultiplexedConnection;
 use tidegate_core::Secret;
 use tidegate_store::Failure;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::connect::CONNECT_LIMIT;
+use crate::connect::ask;
 use crate::problem::Problem;
 use crate::shard::Shard;
 
@@ -66,29 +67,53 @@ impl FleetSecret {
     /// Offers the secret we know, or a new one, and takes the one that counts.
     async fn agree(&self, shard: &Shard) -> Result<(), Problem> {
         let mut connection = shard.link.get()?.connection;
-        let offer = match self.agreed.load().as_deref() {
-            Some(known) => *known,
-            None => fresh()?,
+        let known = self.agreed.load().as_deref().copied();
+        let bytes = match self.read(shard, &mut connection).await? {
+            Some(bytes) => bytes,
+            None => {
+                let offer = known.map_or_else(fresh, Ok)?;
+                let mut set = redis::cmd("SET");
+                set.arg(&self.name).arg(&offer[..]).arg("NX").arg("PX").arg(ttl());
+                ask::<Value>(&mut connection, &set, &shard.name).await?;
+                // Somebody else may have been quicker.
+                self.read(shard, &mut connection).await?.unwrap_or(offer)
+            }
         };
-        let mut pipeline = redis::pipe();
-        let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
-        pipeline.cmd("SET").arg(&self.name).arg(&offer[..]).arg("NX").arg("PX").arg(ttl).ignore();
-        pipeline.cmd("PEXPIRE").arg(&self.name).arg(ttl).ignore();
-        pipeline.cmd("GET").arg(&self.name);
-        let asked = timeout(CONNECT_LIMIT, pipeline.query_async::<(Value,)>(&mut connection)).await;
-        let silent = || Problem::new(Failure::Connection, format!("{}: it does not answer", shard.name));
-        let (value,) = asked.map_err(|_| silent())?.map_err(|error| Problem::of(&error, &shard.name))?;
-        let Value::BulkString(bytes) = value else { return Err(silent()) };
-        let bytes: [u8; 16] = bytes.try_into().map_err(|_| {
-            let text = format!("{}: the key {} is not ours; use another ?prefix=", shard.name, self.name);
-            Problem::new(Failure::Foreign, text)
-        })?;
+        // Only what is known to be ours: the key may be somebody else's. If the server does not accept writes for now,
+        // another time will do.
+        let mut expire = redis::cmd("PEXPIRE");
+        expire.arg(&self.name).arg(ttl());
+        ask::<Value>(&mut connection, &expire, &shard.name).await.ok();
         if self.agreed.load().as_deref() != Some(&bytes) {
             tracing::info!("agreed on the secret that keys are hashed with");
             self.agreed.store(Some(Arc::new(bytes)));
         }
         Ok(())
     }
+
+    /// The secret that is there, if there is one.
+    async fn read(
+        &self,
+        shard: &Shard,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<Option<[u8; 16]>, Problem> {
+        let foreign = || {
+            let text = format!("{}: the key {} is not ours; use another ?prefix=", shard.name, self.name);
+            Problem::new(Failure::Foreign, text)
+        };
+        let mut get = redis::cmd("GET");
+        get.arg(&self.name);
+        match ask::<Value>(connection, &get, &shard.name).await {
+            Ok(Value::Nil) => Ok(None),
+            Ok(Value::BulkString(bytes)) => Ok(Some(bytes.try_into().map_err(|_| foreign())?)),
+            Err(problem) if problem.failure != Failure::Foreign => Err(problem),
+            Ok(_) | Err(_) => Err(foreign()),
+        }
+    }
+}
+
+fn ttl() -> u64 {
+    u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Agrees on the secret when the store comes up, and sees to it that it stays.

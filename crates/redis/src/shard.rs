@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
@@ -17,13 +18,16 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use crate::connect::Connector;
-use crate::encode::{OwnedOp, Reply, request};
+use crate::encode::{OwnedOp, Reply, Said, Way, request};
 use crate::link::{Connected, Link};
-use crate::problem::{Problem, classify};
+use crate::problem::Problem;
 use crate::store::Clockwork;
 
 /// How long a call may take before the connection is given up. Those who wait for it have given up long before.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a refusal says something about a server that is not asked any more.
+const REMEMBERED: Duration = Duration::from_secs(10);
 
 /// A group on its way.
 #[derive(Debug)]
@@ -36,6 +40,11 @@ pub(crate) struct Waiting {
     pub(crate) hops: u8,
     /// Whether it was sent here while its slot is moving.
     pub(crate) asking: bool,
+    /// Whether it cannot be decided the short way.
+    pub(crate) long_way: bool,
+    /// Whether it must not share a command: while a slot is moving, a command whose keys are not all in one place is
+    /// not carried out at all.
+    pub(crate) alone: bool,
 }
 
 /// What became of a group, and when by the server's clock, if it was decided.
@@ -46,6 +55,15 @@ pub(crate) struct Answered {
 }
 
 impl Waiting {
+    pub(crate) fn new(
+        ops: SmallVec<[OwnedOp; 2]>,
+        slot: u16,
+        deadline: Instant,
+        reply: oneshot::Sender<Answered>,
+    ) -> Self {
+        Self { ops, slot, deadline, reply, hops: 0, asking: false, alone: false, long_way: false }
+    }
+
     /// Answers; whoever asked may be gone.
     fn answer(self, outcomes: Outcomes, at: Option<Timestamp>) {
         self.reply.send(Answered { outcomes, at }).ok();
@@ -64,7 +82,7 @@ pub(crate) trait Redirect: Send + Sync {
     fn moved(&self, waiting: Waiting, address: &str);
     /// The slot is moving to the server at `address`, and this key may be there already.
     fn ask(&self, waiting: Waiting, address: &str);
-    /// Some keys are here and some there: not for long.
+    /// Some keys are here and some there: not for long, or not if it goes alone.
     fn try_again(&self, waiting: Waiting);
     /// What is known about who serves what may be out of date.
     fn doubt(&self);
@@ -81,6 +99,8 @@ pub(crate) struct Shard {
     order: Mutex<()>,
     clock: Arc<Clockwork>,
     redirect: Weak<dyn Redirect>,
+    /// Why the server refused what it was asked last, if it did, and when that was.
+    refusal: ArcSwapOption<(Problem, Instant)>,
     /// Whether a call may only name keys of one slot.
     clustered: bool,
 }
@@ -104,8 +124,17 @@ impl Shard {
         clustered: bool,
     ) -> Arc<Self> {
         let coalescer = Coalescer::new(clock.patience());
-        let (stats, order) = (Arc::default(), Mutex::new(()));
-        Arc::new(Self { name, link, stats, connector, coalescer, order, clock, redirect, clustered })
+        let (stats, order, refusal) = (Arc::default(), Mutex::new(()), ArcSwapOption::empty());
+        Arc::new(Self { name, link, stats, connector, coalescer, order, clock, redirect, refusal, clustered })
+    }
+
+    /// Why it cannot be used, as far as is known.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let refusal = || {
+            let (problem, at) = self.refusal.load().as_deref().cloned()?;
+            (at.elapsed() < REMEMBERED).then_some(problem)
+        };
+        self.link.problem().or_else(refusal)
     }
 
     /// Sends a group with the next call.
@@ -126,8 +155,11 @@ impl Shard {
     async fn send_all(self: Arc<Self>, mut pause: Duration) {
         loop {
             wait(pause).await;
+            self.link.known().await;
             let Some((units, call, start)) = self.send_next() else { return };
             let answered = match call {
+                // All of them came too late.
+                _ if units.is_empty() => false,
                 Ok(call) => self.receive(units, call).await,
                 Err(problem) => {
                     self.refuse_all(units, &problem);
@@ -168,9 +200,10 @@ impl Shard {
                 continue;
             }
             waiting.ops.iter().for_each(|op| self.stats.count_operation(&op.action));
-            let place = (waiting.slot, waiting.asking);
-            let together =
-                |unit: &&mut Unit| !self.clustered || unit.first().is_some_and(|one| (one.slot, one.asking) == place);
+            let place = |waiting: &Waiting| (waiting.slot, waiting.asking, waiting.alone);
+            let here = place(&waiting);
+            let shared = |first: &Waiting| !self.clustered || (place(first) == here && !waiting.alone);
+            let together = |unit: &&mut Unit| unit.first().is_some_and(shared);
             match units.iter_mut().find(together) {
                 Some(unit) => unit.push(waiting),
                 None => units.push(vec![waiting]),
@@ -185,17 +218,16 @@ impl Shard {
         let command = |unit: &Unit| {
             let keys: Vec<&[u8]> =
                 unit.iter().flat_map(|group| &group.ops).map(|op| op.key.as_slice()).collect();
-            let input = request(time, unit.iter().map(|group| group.ops.as_slice()));
-            (self.connector.script.run(keys.into_iter(), &input), unit.first().is_some_and(|first| first.asking))
+            let groups = || unit.iter().map(|group| group.ops.as_slice());
+            let way = if unit.iter().any(|group| group.long_way) { Way::Long } else { Way::of(groups()) };
+            let cmd = self.connector.scripts.run(way, keys.into_iter(), &request(way, time, groups()));
+            (cmd, unit.first().is_some_and(|first| first.asking))
         };
         units.iter().map(command).collect()
     }
 
     /// Waits for a call and tells everybody; false if the server did not answer.
     async fn receive(&self, units: Vec<Unit>, (call, started): (OnItsWay, Started)) -> bool {
-        if units.is_empty() {
-            return true;
-        }
         self.stats.count_call();
         let Started { generation, first } = started;
         let returned = match first {
@@ -225,28 +257,41 @@ impl Shard {
         }
     }
 
-    /// Tells every group what the server said. A server that has forgotten the script is taught it again.
+    /// Tells every group what the server said. A server that has forgotten the scripts is taught them again, and
+    /// what went the short way in vain goes the long way.
     async fn sort_out(&self, units: Vec<Unit>, returned: Vec<Returned>, generation: u64) {
-        let mut forgotten = Vec::new();
+        let (mut forgotten, mut undecided) = (Vec::new(), Vec::new());
         for (unit, returned) in units.into_iter().zip(returned) {
             match returned {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => forgotten.push(unit),
-                returned => self.hand_out(unit, returned, generation),
+                Err(error) if is_forgotten(&error) => forgotten.push(unit),
+                returned => undecided.push(self.hand_out(unit, returned, generation)),
             }
         }
-        if forgotten.is_empty() {
-            return;
+        if !forgotten.is_empty() {
+            tracing::info!(server = self.name, "the store has forgotten the scripts, loading them again");
+            for (unit, returned) in self.repeat(forgotten, true).await {
+                undecided.push(self.hand_out(unit, returned, generation));
+            }
         }
-        tracing::info!(server = self.name, "the store has forgotten the script, loading it again");
-        for (unit, returned) in self.teach_and_repeat(forgotten).await {
-            self.hand_out(unit, returned, generation);
+        undecided.retain(|unit| !unit.is_empty());
+        if !undecided.is_empty() {
+            for (unit, returned) in self.repeat(undecided, false).await {
+                let left = self.hand_out(unit, returned, generation);
+                self.fail_all(left, Outcome::Unavailable(Failure::NotAStore));
+            }
         }
     }
 
-    async fn teach_and_repeat(&self, units: Vec<Unit>) -> Vec<(Unit, Returned)> {
+    /// Sends units once more, to a server that may have to be taught the scripts first.
+    async fn repeat(&self, units: Vec<Unit>, teach: bool) -> Vec<(Unit, Returned)> {
         let again = async {
             let Connected { mut connection, .. } = self.link.get().map_err(|_| lost())?;
-            self.connector.script.load().query_async::<Value>(&mut connection).await?;
+            if teach {
+                for load in self.connector.scripts.load() {
+                    load.query_async::<Value>(&mut connection).await?;
+                }
+            }
+            self.stats.count_call();
             send(connection, self.commands(&units)).await
         };
         match timeout(CALL_LIMIT, again).await {
@@ -256,23 +301,34 @@ impl Shard {
         }
     }
 
-    fn hand_out(&self, unit: Unit, returned: Returned, generation: u64) {
+    /// Tells the groups of a unit what the server said; answers with those that it said nothing about.
+    fn hand_out(&self, unit: Unit, returned: Returned, generation: u64) -> Unit {
         match returned {
-            Ok(Value::BulkString(bytes)) => self.answer_all(unit, &bytes),
+            Ok(Value::BulkString(bytes)) => return self.answer_all(unit, &bytes),
             Ok(_) => self.fail_all(unit, Outcome::Unavailable(Failure::NotAStore)),
             Err(error) => self.sort_error(unit, &error, generation),
         }
+        Unit::new()
     }
 
-    fn answer_all(&self, groups: Vec<Waiting>, bytes: &[u8]) {
-        let mut reply = Reply::new(bytes);
+    fn answer_all(&self, groups: Vec<Waiting>, bytes: &[u8]) -> Unit {
+        if self.refusal.load().is_some() {
+            self.refusal.store(None);
+        }
+        let (mut reply, mut undecided) = (Reply::new(bytes), Unit::new());
         for group in groups {
-            let outcomes = reply.as_mut().and_then(|reply| reply.outcomes(&group.ops));
-            match outcomes {
-                Some(outcomes) => group.answer(outcomes, reply.as_ref().map(|reply| reply.now)),
+            match reply.as_mut().and_then(|reply| reply.next(&group.ops)) {
+                Some(Said::Undecided) => undecided.push(Waiting { long_way: true, ..group }),
+                Some(Said::Decided(outcomes)) => {
+                    if let Some(Outcome::Unavailable(failure)) = outcomes.first() {
+                        self.stats.count_error(*failure);
+                    }
+                    group.answer(outcomes, reply.as_ref().map(|reply| reply.now));
+                }
                 None => self.fail_all(vec![group], Outcome::Unknown(Failure::NotAStore)),
             }
         }
+        undecided
     }
 
     /// What a server refuses to do it has not done, unless the connection was lost meanwhile.
@@ -283,26 +339,34 @@ impl Shard {
                 (ErrorKind::Server(ServerErrorKind::Moved), Some(address)) => {
                     return groups.into_iter().for_each(|group| redirect.moved(group, address));
                 }
-                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) => {
+                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) if have_one_key(&groups) => {
                     return groups.into_iter().for_each(|group| redirect.ask(group, address));
                 }
-                (ErrorKind::Server(ServerErrorKind::TryAgain), _) => {
+                // Old servers send on a command of which some keys are still here. Who went on from that to where the
+                // others are would begin a new counter there.
+                (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => {
                     return groups.into_iter().for_each(|group| redirect.try_again(group));
                 }
                 _ => {}
             }
         }
-        let answered = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
         let problem = Problem::of(error, &self.name);
-        match problem.failure {
+        let failure = problem.failure;
+        let outcome = if is_answer(error) { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
+        match failure {
             Failure::Replica | Failure::Credentials | Failure::Connection | Failure::NotAStore => {
                 self.lose(generation, &problem);
             }
-            Failure::ClusterDown => self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt()),
-            _ => {}
+            _ => {
+                if failure == Failure::ClusterDown {
+                    self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt());
+                }
+                if self.refusal.load().is_none() {
+                    tracing::warn!(server = self.name, %problem, "store refuses");
+                }
+                self.refusal.store(Some(Arc::new((problem, Instant::now()))));
+            }
         }
-        let failure = classify(error);
-        let outcome = if answered { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
         self.fail_all(groups, outcome);
     }
 
@@ -360,9 +424,20 @@ fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> On
     })
 }
 
+/// Whether all groups are about the same key.
+fn have_one_key(groups: &[Waiting]) -> bool {
+    let mut keys = groups.iter().flat_map(|group| &group.ops).map(|op| &op.key);
+    let first = keys.next();
+    keys.all(|key| Some(key) == first)
+}
+
 /// Whether the server itself said so.
 fn is_answer(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
+}
+
+fn is_forgotten(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 fn lost() -> RedisError {

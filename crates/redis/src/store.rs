@@ -236,7 +236,7 @@ impl Store for RedisStore {
         let of = |shard: &Arc<Shard>| tidegate_store::Shard {
             name: shard.name.clone(),
             stats: Arc::clone(&shard.stats),
-            problem: shard.link.problem().map(|problem| problem.text),
+            problem: shard.problem().map(|problem| problem.text),
         };
         self.servers.shards().iter().map(of).collect()
     }
@@ -267,7 +267,11 @@ impl Places for RedisStore {
         }
         let shard = match self.servers.shard_of(place) {
             // Keys hashed with a secret of our own would be nobody else's.
-            Ok(_) if self.secret.get().is_none() => return fail(Failure::Connection),
+            Ok(shard) if self.secret.get().is_none() => {
+                let failure = self.problem().map_or(Failure::Connection, |problem| problem.failure);
+                shard.stats.count_error(failure);
+                return fail(failure);
+            }
             Ok(shard) => shard,
             Err(failure) => return fail(failure),
         };
@@ -277,7 +281,7 @@ impl Places for RedisStore {
         let taken = if turned_away { owned.iter().filter(takes).cloned().collect() } else { Vec::new() };
         let (reply, answer) = oneshot::channel();
         let late = Late { shard: Arc::clone(&shard), slot: place, taken, count: ops.len() };
-        shard.submit(Waiting { ops: owned, slot: place, deadline: deadline.at(), reply, hops: 0, asking: false });
+        shard.submit(Waiting::new(owned, place, deadline.at(), reply));
         Box::pin(late.wait(answer, deadline.at()))
     }
 
@@ -327,6 +331,6 @@ impl Late {
         let ops = self.taken.iter().map(|op| op.returned(since)).collect();
         let (reply, _) = oneshot::channel();
         let deadline = Instant::now() + RETURN_LIMIT;
-        self.shard.submit(Waiting { ops, slot: self.slot, deadline, reply, hops: 0, asking: false });
+        self.shard.submit(Waiting::new(ops, self.slot, deadline, reply));
     }
 }

@@ -5,7 +5,7 @@ use tidegate_core::{Action, Algorithm, Operation, Quota, Span, Timestamp, Verdic
 use tidegate_store::conformance::Subject;
 use tidegate_testkit::{Program, Redis};
 
-use crate::support::{Explicit, one, take};
+use crate::support::{Explicit, apply, one, take};
 
 const STEPS: u64 = 12_000;
 
@@ -116,7 +116,15 @@ async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) 
         };
         let at = Timestamp::from_millis(now);
         subject.set_time(at);
-        let verdict = one(&subject.store, Operation { action, ..take(&key, "alice", asked, cost) }).await;
+        let op = Operation { action, ..take(&key, "alice", asked, cost) };
+        // In company a take goes the long way, by another script.
+        let verdict = match dice.roll(3) {
+            0 => {
+                let company = Operation { action: Action::Peek, ..take("company", "bob", quota, 0) };
+                *apply(&subject.store, &[op, company]).await[0].verdict().unwrap()
+            }
+            _ => one(&subject.store, op).await,
+        };
         let mut wanted = kept.apply(asked, cost, action, at);
         if let Action::Return { .. } = action {
             wanted = Verdict { allowed: true, retry: tidegate_core::Retry::Now, ..wanted };
