@@ -7,6 +7,7 @@ use crate::completions::CompletionsArgs;
 use crate::explain::ExplainArgs;
 use crate::options::ServeArgs;
 use crate::rules::RulesCommand;
+use crate::servers::StoreCommand;
 use crate::simulate::SimulateArgs;
 
 /// An exact, fast rate limiter: rules, tiers, four algorithms
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     /// Replay recorded traffic against rules, before they go live
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),
+    /// Look at the servers that hold shared counters
+    #[command(subcommand, after_help = STORE_EXAMPLES)]
+    Store(StoreCommand),
     /// Print a script that completes commands and options in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
@@ -57,6 +61,7 @@ TIDEGATE_MAX_KEYS and max_keys. The command line counts first, then the environm
 Examples:
   tidegate serve
   tidegate serve --rules rules.yaml --max-keys 5000000
+  tidegate serve --rules rules.yaml --store redis://127.0.0.1:6379   (one limit for all nodes that do so)
   tidegate serve --http 0.0.0.0:8080 --allow-networks 10.0.0.0/8 --token-file /run/secrets/token
   TIDEGATE_LOG=json tidegate serve --config tidegate.yaml";
 
@@ -90,7 +95,14 @@ Examples:
   tidegate simulate --rules rules.yaml requests.jsonl
   tidegate simulate --rules rules.yaml --skip-bad-lines /var/log/nginx/access.log.2.gz
   zcat access.log.*.gz | tidegate simulate --rules rules.yaml -
+  tidegate simulate --rules rules.yaml --store redis://127.0.0.1:6379 requests.jsonl
   tidegate simulate --rules rules.yaml --json requests.jsonl | jq -c 'select(.allowed | not)'";
+
+const STORE_EXAMPLES: &str = "\
+Examples:
+  tidegate store ping --store redis://127.0.0.1:6379
+  tidegate store stats --store redis+cluster://10.0.0.1:6379,10.0.0.2:6379
+  TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate store ping --json";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

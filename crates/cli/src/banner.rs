@@ -9,6 +9,7 @@ use tidegate_server::Addresses;
 use crate::sample;
 use crate::settings::Settings;
 use crate::source::RulesSource;
+use crate::store::Store;
 use crate::terminal::{FAINT, STRONG, count, number, safe};
 
 /// The most rules that are named.
@@ -32,8 +33,15 @@ pub(crate) fn write(
         writeln!(out, "  {name:<5}  {STRONG}{place:<width$}{STRONG:#}  {FAINT}{what}{FAINT:#}")?;
     }
     writeln!(out, "  rules  {}", safe(&describe(settings, rules)))?;
-    writeln!(out, "  store  memory, up to {} counters", number(settings.config.max_keys as u64))?;
+    writeln!(out, "  store  {}", safe(&store(settings)))?;
     writeln!(out, "\nTry it:\n  {}\n", safe(&curl(at.http, settings, rules)))
+}
+
+fn store(settings: &Settings) -> String {
+    match &settings.store {
+        Store::Memory => format!("memory, up to {} counters", number(settings.config.max_keys as u64)),
+        shared => format!("{shared}, shared; a decision waits {:?} for it", settings.config.store_timeout),
+    }
 }
 
 fn describe(settings: &Settings, rules: &RuleSet) -> String {

@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn all_mistakes_are_reported_with_their_place() {
         let text = "htpp: 127.0.0.1:0\nmax-keys: 7\ngrpc: everywhere\nadmin: 127.0.0.1:1\nadmin: 127.0.0.1:2\nxyz: 1\n\
-                    log: loud\nstore: redis://x\nmax_keys: many\n";
+                    log: loud\nstore: redis:x\nmax_keys: many\n";
         let said = problems(text);
         assert_eq!(said[0], "1:1: unknown key `htpp`, did you mean `http`?");
         assert_eq!(said[1], "2:1: unknown key `max-keys`, did you mean `max_keys`?");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(said[3], "5:1: `admin` is given twice; keep one of them");
         assert_eq!(said[4], "6:1: unknown key `xyz`; `tidegate serve --help` lists all options");
         assert_eq!(said[5], "7:1: `log` cannot be `loud`: it is one of human, json");
-        assert!(said[6].contains("this build has no redis store yet"), "{}", said[6]);
+        assert!(said[6].contains("write it as redis://127.0.0.1:6379"), "{}", said[6]);
         assert!(said[7].starts_with("9:1: `max_keys` cannot be `many`: invalid digit"), "{}", said[7]);
         assert_eq!(said.len(), 8);
     }

@@ -56,7 +56,7 @@ fn explain(rules: &Path, body: &[u8]) -> Result<Answer, Failure> {
     let check = CheckBody::parse(body).map_err(|error| Failure::Usage(error.message))?;
     let request = check.request();
     let usage = |error: tidegate::RequestError| Failure::Usage(error.to_string());
-    let checked = limiter.explain(&request).map_err(usage)?;
+    let checked = limiter.try_explain(&request).map_err(usage)?;
     let identities = limiter.identities(&checked, &request).map_err(usage)?;
     let explanation = ExplanationBody::explain(&checked, checked.rules(), Mode::Normal, identities);
     let body = serde_json::to_vec(&explanation).map_err(|error| failed(&error))?;

@@ -15,6 +15,7 @@ mod request;
 mod rules;
 mod sample;
 mod serve;
+mod servers;
 mod settings;
 mod signals;
 mod simulate;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Rules(command) => rules::run(&command),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Store(command) => servers::run(&command),
         Command::Completions(args) => completions::run(&args),
     };
     outcome.unwrap_or_else(failure::Failure::report)

@@ -46,11 +46,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SOURCE", env = "TIDEGATE_RULES", help_heading = "Limits")]
     pub(crate) rules: Option<RulesSource>,
 
-    /// Where counters are kept [default: memory:]
-    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", help_heading = "Limits")]
+    /// Where counters are kept: in this process, or in Redis, shared by all nodes that use it: redis://HOST:PORT,
+    /// redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,… (rediss for TLS) [default: memory:]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, help_heading = "Limits")]
     pub(crate) store: Option<Store>,
 
-    /// How many counters to keep at most [default: 1000000]
+    /// How long a decision waits for a shared store; then each rule's on_store_failure decides [default: 5ms]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_STORE_TIMEOUT", help_heading = "Limits")]
+    pub(crate) store_timeout: Option<Span>,
+
+    /// How many counters to keep in this process at most [default: 1000000]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_KEYS", help_heading = "Limits")]
     pub(crate) max_keys: Option<usize>,
 

@@ -104,7 +104,7 @@ mod tests {
             let body = body(&rules).to_string();
             let check = CheckBody::parse(body.as_bytes()).unwrap();
             let limiter = Limiter::new(rules).unwrap();
-            assert_eq!(limiter.explain(&check.request()).unwrap().rule_id(), Some("r"), "{rule}: {body}");
+            assert_eq!(limiter.try_explain(&check.request()).unwrap().rule_id(), Some("r"), "{rule}: {body}");
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::ArgMatches;
+use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
 use tidegate_rules::EXAMPLE;
-use tidegate_server::{Addresses, RulesFeed, Server, StartError};
+use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError};
 use tidegate_sources::FileSource;
 
 use crate::banner;
@@ -25,7 +27,6 @@ const EXAMPLE_NAME: &str = "built-in rules";
 /// Serves until told to end; `given` is what the command line and the environment say.
 pub(crate) fn run(args: &ServeArgs, given: &ArgMatches) -> Outcome {
     let settings = Settings::new(args, given)?;
-    let Store::Memory = settings.store;
     log::start(settings.log, settings.log_level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
@@ -42,7 +43,8 @@ async fn serve(settings: &Settings) -> Outcome {
         None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
         Some(RulesSource::File(path)) => RulesFeed::watch(FileSource::new(path)),
     };
-    let server = Server::bind(settings.config.clone(), feed).await.map_err(|error| explain(&error))?;
+    let config = Config { store: shared_store(settings)?, ..settings.config.clone() };
+    let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;
     announce(server.addresses(), settings, &server.rules());
     tokio::select! {
         ended = server.run(signals.told(1)) => {
@@ -51,6 +53,14 @@ async fn serve(settings: &Settings) -> Outcome {
         }
         () = signals.told(2) => Err(Failure::Failed("told to end twice; requests in flight are lost".to_owned())),
     }
+}
+
+/// The store that nodes share, if there is one. It is connected to as soon as it can be.
+fn shared_store(settings: &Settings) -> Result<Option<SharedStore>, Failure> {
+    let Store::Redis(url) = &settings.store else { return Ok(None) };
+    let store = RedisStore::builder((**url).clone()).timeout(settings.config.store_timeout).start();
+    let store = store.map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
+    Ok(Some(SharedStore::new("redis", Arc::new(store))))
 }
 
 /// Says where everything is: to people on standard output, to programs in the log.

@@ -68,6 +68,8 @@ impl Settings {
             grace: options.grace.map_or(default.grace, duration),
             drain: options.drain.map_or(default.drain, duration),
             max_connections: options.max_connections.unwrap_or(default.max_connections),
+            store: default.store,
+            store_timeout: options.store_timeout.map_or(default.store_timeout, duration),
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
         };

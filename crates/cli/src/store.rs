@@ -1,16 +1,18 @@
 //! Where counters are kept, as an URL says it.
 
+use std::fmt;
 use std::str::FromStr;
 
-/// A store this build has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use tidegate::redis::{RedisUrl, UrlError};
+
+/// Where counters are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     /// In this process.
     Memory,
+    /// In Redis, shared with other nodes.
+    Redis(Box<RedisUrl>),
 }
-
-/// Stores that are known, but not to this build.
-const NOT_YET: [&str; 4] = ["redis", "rediss", "redis+sentinel", "redis+cluster"];
 
 impl FromStr for Store {
     type Err = String;
@@ -18,10 +20,21 @@ impl FromStr for Store {
     fn from_str(url: &str) -> Result<Self, String> {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
-            Some((scheme, _)) if NOT_YET.contains(&scheme) => {
-                Err(format!("this build has no {scheme} store yet; use memory:"))
+            Some((scheme, _)) if scheme.starts_with("redi") => {
+                url.parse().map(|url| Self::Redis(Box::new(url))).map_err(|error: UrlError| error.to_string())
             }
-            _ => Err("this is no store; use memory:".to_owned()),
+            _ => Err("this is no store; use memory:, redis://127.0.0.1:6379, redis+sentinel://… or redis+cluster://…"
+                .to_owned()),
+        }
+    }
+}
+
+/// As messages show it: without its passwords.
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Redis(url) => url.fmt(f),
         }
     }
 }
@@ -31,11 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn a_typo_is_named_and_a_right_one_shown() {
         assert_eq!("memory:".parse(), Ok(Store::Memory));
+        let store: Store = "redis://ann:secret@127.0.0.1:6379/2".parse().unwrap();
+        assert_eq!(store.to_string(), "redis://127.0.0.1:6379/2");
         let told = |url: &str| url.parse::<Store>().unwrap_err();
-        assert_eq!(told("redis://127.0.0.1:6379"), "this build has no redis store yet; use memory:");
-        assert!(told("redis+cluster://a:1,b:2").contains("no redis+cluster store yet"));
+        assert!(told("redis:/127.0.0.1").contains("write it as redis://127.0.0.1:6379"));
+        assert!(told("redi://127.0.0.1").contains("no store called `redi`"));
+        assert!(told("redis+sentinel://h:1").contains("name of the master is missing"));
         assert!(["", "memory", "memory:x", "disk:"].iter().all(|url| told(url).contains("is no store")));
     }
 }

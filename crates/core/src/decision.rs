@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::rule::OnStoreFailure;
 use crate::ruleset::RuleSet;
 use crate::tier::TierIndex;
 use crate::time::Timestamp;
@@ -53,7 +54,7 @@ pub struct Decision {
     pub allowed: bool,
     /// How the limits were enforced.
     pub status: Status,
-    /// What every rule that applies said, by priority.
+    /// What every rule that applies and could be asked said, by priority.
     pub verdicts: SmallVec<[RuleVerdict; 4]>,
     /// The request's tier, if the rules have tiers.
     pub tier: Option<TierIndex>,
@@ -62,31 +63,77 @@ pub struct Decision {
     /// When it was decided.
     pub at: Timestamp,
     binding: Option<usize>,
+    /// The first rule that could not be asked and made the status what it is.
+    failed: Option<u32>,
 }
 
 impl Decision {
     /// The decision on a request of `cost` at `at` that no rule applies to: allowed.
     pub fn new(tier: Option<TierIndex>, cost: u64, at: Timestamp) -> Self {
         let verdicts = SmallVec::new();
-        Self { allowed: true, status: Status::Enforced, verdicts, tier, cost, at, binding: None }
+        Self {
+            allowed: true,
+            status: Status::Enforced,
+            verdicts,
+            tier,
+            cost,
+            at,
+            binding: None,
+            failed: None,
+        }
     }
 
     /// Adds what the next rule by priority said: joined by AND, unless the rule is a shadow, which is only reported.
     #[inline]
     pub fn add(&mut self, said: RuleVerdict) {
         if !said.shadow {
-            self.allowed &= said.verdict.allowed;
-            if self.binding().is_none_or(|binding| binds_more(&said, binding)) {
+            if !said.verdict.allowed {
+                self.allowed = false;
+                // It is refused for certain, whatever those would have said that could not be asked.
+                self.status = Status::Enforced;
+            }
+            if self.most_binding().is_none_or(|binding| binds_more(&said, binding)) {
                 self.binding = Some(self.verdicts.len());
             }
         }
         self.verdicts.push(said);
     }
 
-    /// The rule whose figures describe the decision best: of those that refuse the one with the longest wait,
-    /// otherwise the one with the least left in proportion; the first by priority if several do.
-    pub fn binding(&self) -> Option<&RuleVerdict> {
+    /// Takes note that the next rule by priority could not be asked. What that means is for the rule to say; a
+    /// shadow's silence means nothing, and a refusal by a rule that was asked stands in any case.
+    pub fn fail(&mut self, rule: u32, shadow: bool, on_store_failure: OnStoreFailure) {
+        if shadow || self.most_binding().is_some_and(|binding| !binding.verdict.allowed) {
+            return;
+        }
+        let status = match on_store_failure {
+            OnStoreFailure::Allow | OnStoreFailure::Local => Status::Disabled,
+            OnStoreFailure::Deny => Status::Unavailable,
+        };
+        self.allowed &= status != Status::Unavailable;
+        if status > self.status {
+            self.status = status;
+            self.failed = Some(rule);
+        }
+    }
+
+    fn most_binding(&self) -> Option<&RuleVerdict> {
         self.binding.map(|index| &self.verdicts[index])
+    }
+
+    /// The rule whose figures describe the decision best: of those that refuse the one with the longest wait,
+    /// otherwise the one with the least left in proportion; the first by priority if several do. None if the limits
+    /// could not be checked and the request is turned away for it: no figures explain that.
+    pub fn binding(&self) -> Option<&RuleVerdict> {
+        self.most_binding().filter(|_| self.status != Status::Unavailable)
+    }
+
+    /// The rule the decision is put down to: if it was taken without the store, the first whose
+    /// [`OnStoreFailure`] made it what it is, otherwise the binding one.
+    pub fn cause(&self) -> Option<u32> {
+        match self.status {
+            Status::Disabled | Status::Unavailable => self.failed,
+            Status::Enforced | Status::Local => self.most_binding().map(|binding| binding.rule),
+        }
     }
 
     /// When the binding rule's counter will be as if never used.
@@ -94,9 +141,11 @@ impl Decision {
         self.binding().map(|binding| self.at + binding.verdict.reset_after)
     }
 
-    /// The binding rule's id in `rules`, the rule set this was decided by.
+    /// The binding rule's id in `rules`, the rule set this was decided by; the [cause](Self::cause)'s if no rule
+    /// that was asked binds.
     pub fn binding_rule<'r>(&self, rules: &'r RuleSet) -> Option<&'r str> {
-        self.binding().map(|binding| &*rules.rule(binding.rule).id)
+        let rule = self.binding().map(|binding| binding.rule).or_else(|| self.cause());
+        rule.map(|rule| &*rules.rule(rule).id)
     }
 }
 
@@ -126,7 +175,8 @@ mod tests {
     fn verdict(rule: u32, limit: u64, remaining: u64, retry: Retry) -> RuleVerdict {
         let quota = Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(1)).unwrap();
         let allowed = retry == Retry::Now;
-        let verdict = Verdict { allowed, remaining, reset_after: Span::from_secs(1), retry, held: false, quota };
+        let verdict =
+            Verdict { allowed, remaining, reset_after: Span::from_secs(1), retry, held: false, quota };
         RuleVerdict { rule, shadow: false, verdict }
     }
 
@@ -153,5 +203,58 @@ mod tests {
         let shadow = RuleVerdict { shadow: true, ..verdict(0, 1, 0, Retry::Never) };
         assert_eq!(join(&[shadow]), (true, None));
         assert_eq!(join(&[shadow, verdict(1, 10, 9, Retry::Now)]), (true, Some(1)));
+    }
+
+    /// What becomes of a rule's part in a decision.
+    #[derive(Clone, Copy)]
+    enum Part {
+        Passed,
+        Refused,
+        Failed(OnStoreFailure),
+        ShadowFailed(OnStoreFailure),
+    }
+
+    fn decide(parts: &[Part]) -> Decision {
+        let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+        for (rule, part) in (0..).zip(parts) {
+            match part {
+                Part::Passed => decision.add(verdict(rule, 10, 5, Retry::Now)),
+                Part::Refused => decision.add(verdict(rule, 10, 0, Retry::Never)),
+                Part::Failed(policy) => decision.fail(rule, false, *policy),
+                Part::ShadowFailed(policy) => decision.fail(rule, true, *policy),
+            }
+        }
+        decision
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_decided_by_the_rule() {
+        use OnStoreFailure::{Allow, Deny, Local};
+        use Part::{Failed, Passed, Refused, ShadowFailed};
+        let (open, closed) = ((true, Status::Disabled), (false, Status::Unavailable));
+        let refused = (false, Status::Enforced);
+        for (parts, (allowed, status), cause, binding) in [
+            (&[Failed(Allow)][..], open, Some(0), None),
+            (&[Failed(Local)], open, Some(0), None),
+            (&[Failed(Deny)], closed, Some(0), None),
+            (&[ShadowFailed(Deny)], (true, Status::Enforced), None, None),
+            (&[ShadowFailed(Deny), Passed], (true, Status::Enforced), Some(1), Some(1)),
+            (&[Passed, Failed(Allow), Failed(Allow)], open, Some(1), Some(0)),
+            (&[Failed(Allow), Passed], open, Some(0), Some(1)),
+            (&[Passed, Failed(Deny), Failed(Deny)], closed, Some(1), None),
+            (&[Failed(Allow), Failed(Deny)], closed, Some(1), None),
+            (&[Failed(Deny), Failed(Allow)], closed, Some(0), None),
+            (&[Failed(Deny), Refused], refused, Some(1), Some(1)),
+            (&[Refused, Failed(Deny)], refused, Some(0), Some(0)),
+            (&[Failed(Allow), Refused], refused, Some(1), Some(1)),
+            (&[Refused, Passed, Failed(Allow)], refused, Some(0), Some(0)),
+            (&[Failed(Deny), Passed, Refused, Failed(Deny)], refused, Some(2), Some(2)),
+        ] {
+            let decision = decide(parts);
+            assert_eq!((decision.allowed, decision.status), (allowed, status), "{decision:?}");
+            assert_eq!(decision.cause(), cause, "{decision:?}");
+            assert_eq!(decision.binding().map(|binding| binding.rule), binding, "{decision:?}");
+            assert_eq!(decision.reset_at().is_some(), binding.is_some());
+        }
     }
 }

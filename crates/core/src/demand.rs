@@ -105,7 +105,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
 
     /// An override's quota or the rule's own; nothing at all for a request that should have an identity.
     fn quota(&self, terms: &Terms, identity: Option<&Identity<'_>>) -> Quota {
-        let Some(identity) = identity else { return Quota::BLOCKED.at_version(self.rules.version()) };
+        let Some(identity) = identity else { return Quota::BLOCKED.at_version(self.rules.stamp()) };
         let overridden = terms.overrides.as_ref().and_then(|overrides| overrides.find(identity, self.now));
         overridden.unwrap_or_else(|| self.own_quota(terms))
     }

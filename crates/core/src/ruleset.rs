@@ -11,6 +11,7 @@ use crate::key::{Hash, Secret, rule_hash};
 use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
+use crate::quota::MAX_UNITS;
 use crate::request::Request;
 use crate::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Tier, TierTable, Tiers};
@@ -19,6 +20,9 @@ use crate::time::Timestamp;
 /// IPv6 addresses are counted by this prefix unless told otherwise.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
+/// The largest stamp: numbers up to here are exact in every store.
+pub const MAX_STAMP: u64 = MAX_UNITS - 1;
+
 /// What a rule set is made of.
 #[derive(Clone, Debug)]
 pub struct RuleSetParts {
@@ -26,15 +30,19 @@ pub struct RuleSetParts {
     pub rules: Vec<Rule>,
     /// The tiers that tiered rules refer to.
     pub tiers: Tiers,
-    /// The source's own version; only grows.
+    /// The source's own version, for people to read; only grows.
     pub version: u64,
+    /// Orders what several nodes have read: larger is newer. Quotas carry it, so that a counter shared by nodes is
+    /// reshaped by newer rules and never by older ones. The version, unless told otherwise.
+    pub stamp: Option<u64>,
     /// How many bits of an IPv6 address are counted by.
     pub ipv6_prefix: u8,
 }
 
 impl Default for RuleSetParts {
     fn default() -> Self {
-        Self { rules: Vec::new(), tiers: Tiers::default(), version: 0, ipv6_prefix: DEFAULT_IPV6_PREFIX }
+        let (rules, tiers) = (Vec::new(), Tiers::default());
+        Self { rules, tiers, version: 0, stamp: None, ipv6_prefix: DEFAULT_IPV6_PREFIX }
     }
 }
 
@@ -42,6 +50,7 @@ impl Default for RuleSetParts {
 #[derive(Debug)]
 pub struct RuleSet {
     version: u64,
+    stamp: u64,
     pub(crate) ipv6_prefix: u8,
     pub(crate) tiers: TierTable,
     pub(crate) matcher: Matcher,
@@ -94,8 +103,9 @@ impl std::error::Error for RuleSetError {}
 impl RuleSet {
     /// Compiles `parts`.
     pub fn new(parts: RuleSetParts) -> Result<Self, RuleSetError> {
-        let RuleSetParts { mut rules, tiers, version, ipv6_prefix } = parts;
-        let tiers = TierTable::new(tiers, version).map_err(RuleSetError::UnknownTier)?;
+        let RuleSetParts { mut rules, tiers, version, stamp, ipv6_prefix } = parts;
+        let stamp = stamp.unwrap_or(version).min(MAX_STAMP);
+        let tiers = TierTable::new(tiers, stamp).map_err(RuleSetError::UnknownTier)?;
         rules.sort_by_key(|rule| rule.priority);
         let mut by_id = HashMap::default();
         let mut identifiers: Vec<Identifier> = Vec::new();
@@ -105,13 +115,13 @@ impl RuleSet {
                 return Err(RuleSetError::DuplicateRule(rule.id.clone()));
             }
             match &mut rule.allowance {
-                Allowance::Fixed(quota) => *quota = quota.at_version(version),
+                Allowance::Fixed(quota) => *quota = quota.at_version(stamp),
                 Allowance::Tiered if tiers.list().is_empty() => {
                     return Err(RuleSetError::NoTiers(rule.id.clone()));
                 }
                 Allowance::Tiered => {}
             }
-            let overrides = || Box::new(Overrides::new(&rule.overrides, version, ipv6_prefix));
+            let overrides = || Box::new(Overrides::new(&rule.overrides, stamp, ipv6_prefix));
             terms.push(Terms {
                 allowance: rule.allowance,
                 rule_hash: rule_hash(&rule.id),
@@ -124,12 +134,17 @@ impl RuleSet {
         }
         let conditions: Vec<_> = rules.iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
-        Ok(Self { version, ipv6_prefix, tiers, matcher, terms, rules, identifiers, by_id })
+        Ok(Self { version, stamp, ipv6_prefix, tiers, matcher, terms, rules, identifiers, by_id })
     }
 
     /// The source's version of these rules.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// What the quotas of these rules carry as their version.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
     }
 
     /// How many rules there are.

@@ -34,7 +34,14 @@ pub struct Verdict {
 impl Verdict {
     /// The answer of a limit of 0: no, and waiting will not help.
     pub const fn blocked(quota: Quota) -> Self {
-        Self { allowed: false, remaining: 0, reset_after: Span::ZERO, retry: Retry::Never, held: false, quota }
+        Self {
+            allowed: false,
+            remaining: 0,
+            reset_after: Span::ZERO,
+            retry: Retry::Never,
+            held: false,
+            quota,
+        }
     }
 
     /// What has been used of the capacity.

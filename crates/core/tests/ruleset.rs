@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
-use tidegate_core::ruleset::RuleSetError;
+use tidegate_core::ruleset::{MAX_STAMP, RuleSetError};
 use tidegate_core::tier::{Tier, Tiers};
 use tidegate_core::{
     Algorithm, Condition, Demand, Facet, Path, Quota, Request, Rule, RuleSet, RuleSetParts, Secret, Span,
@@ -44,6 +44,28 @@ fn all_matching_rules_apply_lower_priority_first() {
         compile(vec![prioritised("last", 20), elsewhere, prioritised("first", -5), prioritised("also", 20)]);
     assert_eq!(limits(&rules, &Request::new("/")), [("first", 1), ("last", 1), ("also", 1)]);
     assert_eq!(demand(&rules, &Request::new("/")).group[0].take.quota.version(), 3);
+}
+
+/// Everything a rule set can demand carries the stamp, whatever the version is.
+#[test]
+fn quotas_carry_the_stamp() {
+    let everybody = Override { target: Target::Everybody, quota: quota(5), until: None };
+    let compile = |stamp| {
+        let rules = vec![
+            rule("fixed", Facet::Global, 1),
+            Rule { allowance: Allowance::Tiered, ..rule("tiered", Facet::Global, 1) },
+            Rule { overrides: vec![everybody.clone()], ..rule("overridden", Facet::Global, 1) },
+            Rule { on_missing_identity: OnMissingIdentity::Refuse, ..rule("blocked", Facet::User, 1) },
+        ];
+        let parts = RuleSetParts { rules, tiers: tiers(None), version: 3, stamp, ..RuleSetParts::default() };
+        RuleSet::new(parts).unwrap()
+    };
+    for (stamp, carried) in [(None, 3), (Some(1), 1), (Some(1 << 52), 1 << 52), (Some(u64::MAX), MAX_STAMP)] {
+        let rules = compile(stamp);
+        let versions = demand(&rules, &Request::new("/")).group.into_iter().map(|op| op.take.quota.version());
+        assert_eq!(versions.collect::<Vec<_>>(), [carried; 4]);
+        assert_eq!((rules.version(), rules.stamp()), (3, carried));
+    }
 }
 
 #[test]

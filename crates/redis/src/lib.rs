@@ -23,6 +23,7 @@ mod secret;
 mod sentinel;
 mod shard;
 mod store;
+mod sweep;
 mod url;
 
 pub use inspect::ServerReport;

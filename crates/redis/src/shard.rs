@@ -156,7 +156,7 @@ impl Shard {
         loop {
             wait(pause).await;
             self.link.known().await;
-            let Some((units, call, start)) = self.send_next() else { return };
+            let Some(Sent { units, call, start }) = self.send_next() else { return };
             let answered = match call {
                 // All of them came too late.
                 _ if units.is_empty() => false,
@@ -175,19 +175,19 @@ impl Shard {
     }
 
     /// Takes the next batch and puts it on its way.
-    fn send_next(&self) -> Option<(Vec<Unit>, Result<(OnItsWay, Started), Problem>, Instant)> {
+    fn send_next(&self) -> Option<Sent> {
         let _order = self.order.lock();
         let start = Instant::now();
         let units = self.units(self.coalescer.take(start)?, start);
         let Ok(Connected { connection, generation }) = self.link.get() else {
             let problem = self.link.problem();
             let problem = problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected"));
-            return Some((units, Err(problem), start));
+            return Some(Sent { units, call: Err(problem), start });
         };
         let mut call = send(connection, self.commands(&units));
         // The first poll hands it to the connection, which keeps the order.
         let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        Some((units, Ok((call, Started { generation, first })), start))
+        Some(Sent { units, call: Ok((call, Started { generation, first })), start })
     }
 
     /// Groups into commands: one for all of them, or one per slot in a Cluster. Who is late is not sent.
@@ -339,11 +339,11 @@ impl Shard {
                 (ErrorKind::Server(ServerErrorKind::Moved), Some(address)) => {
                     return groups.into_iter().for_each(|group| redirect.moved(group, address));
                 }
-                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) if have_one_key(&groups) => {
+                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) if belong_together(&groups) => {
                     return groups.into_iter().for_each(|group| redirect.ask(group, address));
                 }
-                // Old servers send on a command of which some keys are still here. Who went on from that to where the
-                // others are would begin a new counter there.
+                // Old servers send on a command of which some keys are still here: a group that followed the others
+                // would begin a new counter there.
                 (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => {
                     return groups.into_iter().for_each(|group| redirect.try_again(group));
                 }
@@ -385,6 +385,13 @@ impl Shard {
     }
 }
 
+/// A batch that has left, or could not.
+struct Sent {
+    units: Vec<Unit>,
+    call: Result<(OnItsWay, Started), Problem>,
+    start: Instant,
+}
+
 /// What is known of a call when it has just left.
 struct Started {
     generation: u64,
@@ -397,11 +404,8 @@ fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> On
         && let Some((cmd, _)) = cmds.pop()
     {
         return Box::pin(async move {
-            match connection.send_packed_command(&cmd).await {
-                Ok(value) => Ok(vec![Ok(value)]),
-                Err(error) if is_answer(&error) => Ok(vec![Err(error)]),
-                Err(error) => Err(error),
-            }
+            let value = connection.send_packed_command(&cmd).await?;
+            Ok(vec![value.extract_error()])
         });
     }
     let mut pipeline = Pipeline::with_capacity(cmds.len());
@@ -424,11 +428,11 @@ fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> On
     })
 }
 
-/// Whether all groups are about the same key.
-fn have_one_key(groups: &[Waiting]) -> bool {
+/// Whether what is said of all the groups goes for each of them: there is only one, or all are about the same key.
+fn belong_together(groups: &[Waiting]) -> bool {
     let mut keys = groups.iter().flat_map(|group| &group.ops).map(|op| &op.key);
     let first = keys.next();
-    keys.all(|key| Some(key) == first)
+    groups.len() == 1 || keys.all(|key| Some(key) == first)
 }
 
 /// Whether the server itself said so.

@@ -51,6 +51,10 @@ impl Clockwork {
         self.patience
     }
 
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.explicit.is_some()
+    }
+
     pub(crate) fn time(&self) -> Time {
         match &self.explicit {
             None => Time::Server,
@@ -102,7 +106,7 @@ impl Builder {
         let mut node = [0; 8];
         getrandom::fill(&mut node).map_err(|error| Problem::new(Failure::Other, error.to_string()))?;
         let node = u64::from_le_bytes(node);
-        Ok(RedisStore { prefix: url.prefix.clone(), url, servers, secret, node, holds: AtomicU64::new(0) })
+        Ok(RedisStore { url, servers, secret, clock, node, holds: AtomicU64::new(0) })
     }
 }
 
@@ -178,9 +182,9 @@ impl Keeper for Servers {
 /// travels together; see [`tidegate_store::coalesce`].
 pub struct RedisStore {
     url: RedisUrl,
-    prefix: String,
     pub(crate) servers: Arc<Servers>,
     secret: Arc<FleetSecret>,
+    clock: Arc<Clockwork>,
     /// With the number of the hold, a name nobody else gives.
     node: u64,
     holds: AtomicU64,
@@ -275,7 +279,7 @@ impl Places for RedisStore {
             Ok(shard) => shard,
             Err(failure) => return fail(failure),
         };
-        let owned: SmallVec<[OwnedOp; 2]> = ops.iter().map(|op| OwnedOp::new(&self.prefix, op)).collect();
+        let owned: SmallVec<[OwnedOp; 2]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
         let takes = |op: &&OwnedOp| matches!(op.action, Action::Take);
         let turned_away = owned.iter().any(OwnedOp::denies);
         let taken = if turned_away { owned.iter().filter(takes).cloned().collect() } else { Vec::new() };
@@ -283,6 +287,10 @@ impl Places for RedisStore {
         let late = Late { shard: Arc::clone(&shard), slot: place, taken, count: ops.len() };
         shard.submit(Waiting::new(owned, place, deadline.at(), reply));
         Box::pin(late.wait(answer, deadline.at()))
+    }
+
+    fn waits_for_release(&self) -> bool {
+        self.clock.is_explicit()
     }
 
     fn hold_id(&self) -> HoldId {

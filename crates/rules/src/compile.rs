@@ -11,19 +11,36 @@ use crate::problem::{Problem, Problems, Report, quoted};
 use crate::suggest;
 use crate::text::{Place, Placed};
 
+/// Which rules these are. A bare number is both at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The source's own version, for people to read.
+    pub shown: u64,
+    /// What quotas carry; see [`RuleSetParts::stamp`].
+    pub stamp: u64,
+}
+
+impl From<u64> for Version {
+    fn from(number: u64) -> Self {
+        Self { shown: number, stamp: number }
+    }
+}
+
 /// Joins documents and compiles them to the rule set with the source's own `version`.
 ///
 /// No documents are no rules, which is how an empty prefix or table is read.
-pub fn compile(documents: Vec<Document>, version: u64) -> Result<RuleSet, Problems> {
+pub fn compile(documents: Vec<Document>, version: impl Into<Version>) -> Result<RuleSet, Problems> {
     let mut report = check(&documents);
     rules_are_there(&mut report, &documents);
     report.finish(())?;
     let first = documents.first().map_or("rules", Document::name).to_owned();
-    RuleSet::new(join(documents, version)).map_err(|error| Problem::whole(&first, error.to_string()).into())
+    RuleSet::new(join(documents, version.into()))
+        .map_err(|error| Problem::whole(&first, error.to_string()).into())
 }
 
-fn join(documents: Vec<Document>, version: u64) -> RuleSetParts {
-    let mut parts = RuleSetParts { version, ..RuleSetParts::default() };
+fn join(documents: Vec<Document>, version: Version) -> RuleSetParts {
+    let Version { shown, stamp } = version;
+    let mut parts = RuleSetParts { version: shown, stamp: Some(stamp), ..RuleSetParts::default() };
     for document in documents {
         parts.rules.extend(document.rules.into_iter().filter_map(|named| named.value));
         parts.ipv6_prefix = last(document.ipv6_prefix).unwrap_or(parts.ipv6_prefix);

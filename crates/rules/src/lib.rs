@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use tidegate_core::RuleSet;
 
-pub use compile::compile;
+pub use compile::{Version, compile};
 pub use document::Document;
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Snippet, decode};
 pub use schema::json_schema;
@@ -77,7 +77,7 @@ pub fn read(source: &Source<'_>) -> Result<Document, Problems> {
 
 /// Reads and compiles all the texts of a source, and reports all that is wrong with them, by themselves and
 /// together.
-pub fn load(sources: &[Source<'_>], version: u64) -> Result<RuleSet, Problems> {
+pub fn load(sources: &[Source<'_>], version: impl Into<Version>) -> Result<RuleSet, Problems> {
     let (documents, reports): (Vec<_>, Vec<_>) = sources.iter().map(read_as_far_as_possible).unzip();
     let mut report = problem::Report::default();
     reports.into_iter().for_each(|each| report.append(each));

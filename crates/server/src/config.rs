@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::HeaderName;
 use ipnet::IpNet;
-use tidegate::Clock;
+use tidegate::store::Store;
+use tidegate::{Clock, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
 /// How to serve. [`Config::default`] is what `tidegate serve` does without arguments.
@@ -39,7 +40,11 @@ pub struct Config {
     pub drain: Duration,
     /// How many connections each listener serves at once; more of them wait.
     pub max_connections: usize,
-    /// How many counters are kept.
+    /// Where counters are, if other nodes use them too; otherwise they are in memory.
+    pub store: Option<SharedStore>,
+    /// How long a decision waits for such a store.
+    pub store_timeout: Duration,
+    /// How many counters are kept in memory.
     pub max_keys: usize,
     /// Another clock than the machine's, for tests.
     pub clock: Option<Arc<dyn Clock>>,
@@ -62,6 +67,8 @@ impl Default for Config {
             grace: Duration::from_millis(500),
             drain: Duration::from_secs(25),
             max_connections: 10_000,
+            store: None,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
             clock: None,
         }
@@ -84,7 +91,37 @@ impl fmt::Debug for Config {
             .field("trusted_proxies", &self.trusted_proxies)
             .field("allowed_networks", &self.allowed_networks)
             .field("token", &self.token.is_some())
+            .field("store", &self.store)
+            .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
+    }
+}
+
+/// A store that nodes share. It may be away when the server starts, and at any time later.
+#[derive(Clone)]
+pub struct SharedStore {
+    kind: String,
+    store: Arc<dyn Store>,
+}
+
+impl SharedStore {
+    /// A store of a kind, such as `redis`, which is what health reports call it.
+    pub fn new(kind: impl Into<String>, store: Arc<dyn Store>) -> Self {
+        Self { kind: kind.into(), store }
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+impl fmt::Debug for SharedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedStore").field(&self.kind).finish()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::RuleSet;
-use tidegate_rules::{Document, Problems, Source, compile, load, read};
+use tidegate_rules::{Document, Problems, Source, Version, compile, load, read};
 use tidegate_sources::{Event, NamedText, RuleSource, Snapshot};
 
 use crate::error::StartError;
@@ -19,10 +19,11 @@ enum Kind {
 }
 
 impl RulesFeed {
-    /// Rules that stay as they are: one document, called `name` in messages.
+    /// Rules that stay as they are: one document, called `name` in messages. To other nodes that share a store, they
+    /// are older than any file.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         let document = NamedText { name: name.into(), text: text.into() };
-        Self(Kind::Fixed(Snapshot { version: 1, documents: vec![document] }))
+        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, documents: vec![document] }))
     }
 
     /// Rules that change whenever `source` says so.
@@ -103,13 +104,14 @@ impl Loaded {
     fn new(snapshot: &Snapshot) -> Result<Self, Problems> {
         let sources: Vec<Source<'_>> =
             snapshot.documents.iter().map(|NamedText { name, text }| Source { name, text }).collect();
+        let version = Version { shown: snapshot.version, stamp: snapshot.stamp };
         let documents: Result<Vec<Document>, Problems> = sources.iter().map(read).collect();
         let Ok(documents) = documents else {
             // Reading ended at the first document with problems; loading finds those of all.
-            return load(&sources, snapshot.version).map(|rules| Self { rules, document_version: None });
+            return load(&sources, version).map(|rules| Self { rules, document_version: None });
         };
         let document_version = documents.iter().filter_map(Document::version).max();
-        let rules = compile(documents, snapshot.version)?;
+        let rules = compile(documents, version)?;
         Ok(Self { rules, document_version })
     }
 }

@@ -6,6 +6,9 @@
 //! - **gRPC**: `grpc.health.v1.Health`;
 //! - **admin** (HTTP): health, metrics, the rules in force, explanations.
 //!
+//! Counters are in memory, or in a [`SharedStore`] that several servers use. The server neither waits for such a store
+//! when it starts nor ends when the store does: every rule says what becomes of requests meanwhile.
+//!
 //! A [`Server`] is bound with a [`Config`] and a [`RulesFeed`] and then runs until it is told to stop:
 //!
 //! ```no_run
@@ -39,9 +42,10 @@ mod openapi;
 mod origin;
 mod reply;
 mod server;
+mod store_watch;
 mod wait;
 
-pub use config::{Config, IdentityHeaders};
+pub use config::{Config, IdentityHeaders, SharedStore};
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use server::{Addresses, Server};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tidegate::{Checked, Clock, Limiter, Request, RequestError, SystemClock};
@@ -10,15 +10,17 @@ use tidegate_core::Timestamp;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 
 use crate::access::Access;
-use crate::config::Config;
+use crate::config::{Config, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
-use crate::health::Health;
+use crate::health::{Concern, Health};
 use crate::metrics::{Metrics, Table};
 
 /// What all listeners share.
 pub(crate) struct Node {
     pub(crate) limiter: Limiter,
+    /// What to call the place where counters are.
+    pub(crate) store_kind: String,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) access: Access,
@@ -40,7 +42,7 @@ pub(crate) struct InForce {
 }
 
 /// More problems than this do not fit into a health report; the log has them all.
-const MAX_REASONS: usize = 20;
+pub(crate) const MAX_REASONS: usize = 20;
 
 impl Node {
     pub(crate) fn new(config: &Config, access: Access, loaded: Loaded) -> std::io::Result<Self> {
@@ -48,12 +50,16 @@ impl Node {
         if let Some(clock) = &config.clock {
             limiter = limiter.clock(Arc::clone(clock));
         }
+        if let Some(shared) = &config.store {
+            limiter = limiter.store(Arc::clone(shared.store())).store_timeout(config.store_timeout);
+        }
         let limiter = limiter.build()?;
         let clock = config.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let metrics = Metrics::default();
         let table = metrics.decisions.table(&limiter.rules(), None);
         Ok(Self {
             limiter,
+            store_kind: config.store.as_ref().map_or("memory", SharedStore::kind).to_owned(),
             health: Health::new(clock.now()),
             access,
             proxies: Proxies::new(config),
@@ -67,18 +73,50 @@ impl Node {
         })
     }
 
-    /// Decides `request` and counts that it did.
+    /// Whether decisions must be waited for, because the counters are not in this process.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.limiter.memory().is_none()
+    }
+
+    /// Decides `request` without waiting and counts that it did.
     pub(crate) fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
         let start = Instant::now();
         let checked = self.limiter.try_check(request).map_err(refused)?;
-        self.metrics.decision_seconds.observe(start.elapsed());
-        self.metrics.decisions.count(&self.in_force.load().table, &checked, checked.rules());
+        self.count(&checked, start.elapsed());
         Ok(checked)
     }
 
+    /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
+    pub(crate) async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
+        let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
+        self.count(&checked, arrived.elapsed());
+        Ok(checked)
+    }
+
+    /// Decides requests that came together, and counts each.
+    pub(crate) async fn ask_all(&self, requests: &[Request<'_>]) -> Vec<Result<Checked, ErrorBody>> {
+        let start = Instant::now();
+        let decided = self.limiter.check_all(requests).await;
+        let took = start.elapsed();
+        let each = decided.into_iter().map(|checked| {
+            let checked = checked.map_err(refused)?;
+            self.count(&checked, took);
+            Ok(checked)
+        });
+        each.collect()
+    }
+
+    fn count(&self, checked: &Checked, took: Duration) {
+        self.metrics.decision_seconds.observe(took);
+        self.metrics.decisions.count(&self.in_force.load().table, checked, checked.rules());
+    }
+
     /// What would be decided, which is neither counted nor measured.
-    pub(crate) fn explain(&self, request: &Request<'_>) -> Result<(Checked, Vec<Option<String>>), ErrorBody> {
-        let checked = self.limiter.explain(request).map_err(refused)?;
+    pub(crate) async fn explain(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Checked, Vec<Option<String>>), ErrorBody> {
+        let checked = self.limiter.explain(request).await.map_err(refused)?;
         let identities = self.limiter.identities(&checked, request).map_err(refused)?;
         Ok((checked, identities))
     }
@@ -97,7 +135,7 @@ impl Node {
         let rules = self.limiter.rules();
         let table = self.metrics.decisions.table(&rules, Some(&self.in_force.load().table));
         self.in_force.store(Arc::new(InForce { document_version: loaded.document_version, table }));
-        self.health.set(Vec::new(), self.now());
+        self.health.set(Concern::Rules, Vec::new(), self.now());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
     }
 
@@ -114,7 +152,7 @@ impl Node {
         if more > 0 {
             reasons.push(format!("rules not loaded: {more} more problems"));
         }
-        self.health.set(reasons, self.now());
+        self.health.set(Concern::Rules, reasons, self.now());
     }
 
     /// Whether it is about to end and wants no more requests.

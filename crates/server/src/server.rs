@@ -19,6 +19,7 @@ use crate::grpc::{Grpc, Reporter};
 use crate::listen::{Listener, Speaks};
 use crate::node::Node;
 use crate::origin::Hosts;
+use crate::store_watch;
 
 /// How long the admin listener goes on after the others, for those who watch the end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -98,6 +99,7 @@ impl Server {
         // Ends with this function, whichever way that goes.
         let mut background = JoinSet::new();
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
+        background.spawn(store_watch::watch(Arc::clone(&node)));
         tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");
         shutdown.await;
         let left = drain(&config, &node, reporter, data).await;

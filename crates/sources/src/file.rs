@@ -29,22 +29,25 @@ const POLL: Duration = Duration::from_millis(400);
 /// The least time between two looks, however many events come: folders can be busy with other things.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long after a change the content is read even if the file's stamp has stayed the same: two writes within the
-/// resolution of a file system's clock leave one stamp.
+/// How long after a change the content is read even if nothing else shows another: two writes within the resolution of
+/// a file system's clock leave one time.
 const WARY: Duration = Duration::from_secs(2);
 
 /// Rules from a file, or from every `*.yaml`, `*.yml` and `*.json` of a folder in the order of their names.
 ///
 /// Follows links wherever they come to point, as Kubernetes mounts need, and survives editors that replace files
-/// instead of writing them. The version counts what was loaded, from 1. Needs a Tokio runtime with time enabled.
+/// instead of writing them. The version counts what was loaded, from 1. The stamp is when the newest of the files was
+/// modified, in microseconds since the epoch, which is the same wherever the files were copied to with their times.
+/// Needs a Tokio runtime with time enabled.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
     watch: Watch,
     settling: Settling,
     version: u64,
-    /// The last stamp seen and since when it has been that.
-    stamp: Option<(u64, Instant)>,
+    stamp: u64,
+    /// The last signs of change seen and since when they have been those.
+    signs: Option<(u64, Instant)>,
 }
 
 impl FileSource {
@@ -54,7 +57,7 @@ impl FileSource {
     }
 
     fn watched(path: PathBuf, watch: Watch) -> Self {
-        Self { path, watch, settling: Settling::default(), version: 0, stamp: None }
+        Self { path, watch, settling: Settling::default(), version: 0, stamp: 0, signs: None }
     }
 
     async fn wait_for_change(&mut self) -> Event {
@@ -77,15 +80,15 @@ impl FileSource {
 
     /// Looks at what is there. The content is left out if it cannot have changed since it was last looked at.
     async fn look(&mut self) -> Look {
-        let known = match self.stamp {
-            Some((stamp, since)) if self.settling.is_settled() && since.elapsed() > WARY => Some(stamp),
+        let known = match self.signs {
+            Some((signs, since)) if self.settling.is_settled() && since.elapsed() > WARY => Some(signs),
             _ => None,
         };
         let path = self.path.clone();
         let look =
             spawn_blocking(move || Look::at(&path, known)).await.unwrap_or_else(|error| Look::failed(&error));
-        if self.stamp.is_none_or(|(stamp, _)| stamp != look.stamp) {
-            self.stamp = Some((look.stamp, Instant::now()));
+        if self.signs.is_none_or(|(signs, _)| signs != look.signs) {
+            self.signs = Some((look.signs, Instant::now()));
         }
         self.watch.follow(&look.folders);
         look
@@ -95,7 +98,9 @@ impl FileSource {
         match content.documents {
             Ok(documents) => {
                 self.version += 1;
-                Event::Loaded(Snapshot { version: self.version, documents })
+                // A backup that is put back has an old time, and is news all the same.
+                self.stamp = content.modified.max(self.stamp + 1);
+                Event::Loaded(Snapshot { version: self.version, stamp: self.stamp, documents })
             }
             Err(why) => Event::Failed(why),
         }

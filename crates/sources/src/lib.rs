@@ -49,8 +49,10 @@ pub enum Event {
 /// All documents of a source at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The source's own version; only grows.
+    /// The source's own version, for people to read; only grows.
     pub version: u64,
+    /// Orders what several nodes have read: larger is newer. Below 2^53; only grows, too.
+    pub stamp: u64,
     /// The documents, in the order in which they are to be joined.
     pub documents: Vec<NamedText>,
 }

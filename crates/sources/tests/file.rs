@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use tidegate_sources::{Event, FileSource, RuleSource, Snapshot};
@@ -270,6 +270,68 @@ async fn what_cannot_be_read_says_why() {
     fs::remove_file(scene.path("rules.yaml")).unwrap();
     symlink("/dev/null", scene.path("rules.yaml")).unwrap();
     assert!(scene.failed().await.ends_with("is not a regular file; name a file or a folder"));
+}
+
+fn set_time(path: &Path, micros: u64) {
+    let time = UNIX_EPOCH + Duration::from_micros(micros);
+    File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// Puts a file with this time in place, as copying with times does.
+fn put(scene: &Scene, name: &str, text: &str, micros: u64) {
+    scene.write(".new", text);
+    set_time(&scene.path(".new"), micros);
+    fs::rename(scene.path(".new"), scene.path(name)).unwrap();
+}
+
+/// 2024-01-01T00:00:00Z and a bit, in microseconds.
+const WRITTEN: u64 = 1_704_067_200_000_007;
+
+#[tokio::test]
+async fn the_stamp_is_when_a_file_was_modified() {
+    let mut scene = Scene::new("rules.yaml", |_| {});
+    put(&scene, "rules.yaml", "one", WRITTEN);
+    assert_eq!(scene.loaded().await.stamp, WRITTEN);
+    put(&scene, "rules.yaml", "two", WRITTEN + 5);
+    assert_eq!(scene.loaded().await.stamp, WRITTEN + 5);
+    put(&scene, "rules.yaml", "backup", WRITTEN - 1_000_000);
+    let restored = scene.loaded().await;
+    assert_eq!(texts(&restored), ["backup"]);
+    assert_eq!((restored.version, restored.stamp), (3, WRITTEN + 6), "what is put back is news");
+
+    let mut another = FileSource::new(scene.path("rules.yaml"));
+    let Event::Loaded(fresh) = timeout(DEADLINE, another.next()).await.unwrap() else { panic!("failed") };
+    assert_eq!((fresh.version, fresh.stamp), (1, WRITTEN - 1_000_000), "whoever starts later counts anew");
+}
+
+#[tokio::test]
+async fn a_date_in_the_future_is_now() {
+    let mut scene = Scene::new("rules.yaml", |_| {});
+    put(&scene, "rules.yaml", "one", 40 * WRITTEN);
+    let stamp = scene.loaded().await.stamp;
+    assert!(WRITTEN < stamp && stamp < 2 * WRITTEN, "{stamp}");
+}
+
+#[tokio::test]
+async fn the_stamp_of_a_folder_is_the_newest() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules");
+    fs::create_dir(&rules).unwrap();
+    for (name, micros) in [("a.yaml", WRITTEN), ("b.yaml", WRITTEN + 9), ("c.yaml", WRITTEN + 3)] {
+        fs::write(rules.join(name), name).unwrap();
+        set_time(&rules.join(name), micros);
+    }
+    File::open(&rules).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    let mut source = FileSource::new(&rules);
+    let mut next = async || match timeout(DEADLINE, source.next()).await.unwrap() {
+        Event::Loaded(snapshot) => snapshot,
+        Event::Failed(why) => panic!("failed: {why}"),
+    };
+    assert_eq!(next().await.stamp, WRITTEN + 9);
+    fs::remove_file(rules.join("b.yaml")).unwrap();
+    let shrunk = next().await;
+    assert_eq!(names(&shrunk), ["a.yaml", "c.yaml"]);
+    assert!(shrunk.stamp > WRITTEN + 1_000_000, "taking a file away is newer than the files");
 }
 
 /// The threads of this process that watch files.

@@ -35,6 +35,12 @@ pub trait Places: Send + Sync {
 
     /// A name nobody else gives to a hold.
     fn hold_id(&self) -> HoldId;
+
+    /// Whether a refused group waits until it has let go of what it held. Nobody who is in a hurry wants that, but
+    /// where time stands still meanwhile, what comes next should not meet it.
+    fn waits_for_release(&self) -> bool {
+        false
+    }
 }
 
 /// The operations of a group at one place, and where in the group they are.
@@ -56,7 +62,7 @@ pub async fn apply_group<P: Places>(places: &P, group: &[Operation<'_>], deadlin
     if group.iter().zip(&outcomes).all(|(op, outcome)| lets_pass(op, outcome)) {
         settle(places, group, id, &mut outcomes, deadline).await;
     } else {
-        release(places, group, id, &mut outcomes);
+        release(places, group, id, &mut outcomes).await;
     }
     outcomes
 }
@@ -113,8 +119,8 @@ async fn settle<P: Places>(
     }
 }
 
-/// Lets go of what was held, without waiting for it, and tells each what it would have been told alone.
-fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, held: &mut Outcomes) {
+/// Lets go of what was held, and tells each what it would have been told alone.
+async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, held: &mut Outcomes) {
     let mut index = 0;
     let parts = split(places, group, |op| {
         let granted = match &mut held[index] {
@@ -140,8 +146,17 @@ fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, held: &mu
         granted.then_some(op)
     });
     let deadline = Deadline::after(Instant::now(), std::time::Duration::from_millis(MAX_HOLD.as_millis()));
-    for part in &parts {
-        drop(places.submit(part.place, &part.ops, deadline));
+    if !places.waits_for_release() {
+        return parts.iter().for_each(|part| drop(places.submit(part.place, &part.ops, deadline)));
+    }
+    let released = ask(places, &parts, group.len(), deadline).await;
+    for (held, released) in held.iter_mut().zip(released) {
+        if let (Outcome::Verdict(held), Outcome::Verdict(released)) = (held, released)
+            && held.allowed
+            && released.allowed
+        {
+            *held = released;
+        }
     }
 }
 

@@ -95,8 +95,7 @@ impl Contestants {
 
     /// What the store does for one rule: find the counter, step it.
     fn by_counter(&self, tag: Tag, now: Timestamp) -> bool {
-        let take =
-            Take::new(self.key.with_tag(tag), self.quota, 1);
+        let take = Take::new(self.key.with_tag(tag), self.quota, 1);
         let mut allowed = false;
         self.store.apply_each(&[Operation { take, action: Action::Take }], now, |outcome| {
             allowed = outcome.verdict().is_some_and(|verdict| verdict.allowed);

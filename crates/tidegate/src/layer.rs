@@ -1,18 +1,23 @@
 //! A tower [`Layer`] that limits an HTTP service.
 
-use std::future::Future;
-use std::pin::Pin;
+mod future;
+
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
-use pin_project_lite::pin_project;
 use tidegate_core::{Request, Status};
 use tidegate_wire::{ErrorBody, HeaderStyle, RefusalBody, headers};
 use tower::{Layer, Service};
 
-use crate::limiter::{Checked, Limiter};
+use crate::checked::{Checked, RequestError};
+use crate::limiter::Limiter;
+
+use future::Answer;
+pub use future::LimitedFuture;
 
 /// What an extractor sees of a request: everything but the body.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +48,8 @@ impl<'a> Head<'a> {
 /// answered with 429 (503 if the limits could not be checked) without touching the service.
 ///
 /// Who asks is for the extractor to say. **It decides whom to believe**: a header that any client can set is no
-/// identity. The service's response body must be made from a `String`, as axum's is.
+/// identity. The service's response body must be made from a `String`, as axum's is, and it must be [`Clone`]: a shared
+/// store is waited for while the next request comes in.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -123,42 +129,52 @@ impl<S: Clone, E> Clone for RateLimited<S, E> {
 
 impl<S, E, B, R> Service<http::Request<B>> for RateLimited<S, E>
 where
-    S: Service<http::Request<B>, Response = Response<R>>,
-    E: for<'a> Fn(Head<'a>) -> Request<'a>,
+    S: Service<http::Request<B>, Response = Response<R>> + Clone,
+    E: for<'a> Fn(Head<'a>) -> Request<'a> + Send + Sync + 'static,
     R: From<String>,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = LimitedFuture<S::Future, R>;
+    type Future = LimitedFuture<S, B, S::Future, R>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let state = match self.shared.decide(&request) {
-            Ok(headers) => State::Forwarded { response: self.inner.call(request), headers },
-            Err(refusal) => State::Refused { response: Some(refusal.map(R::from)) },
-        };
-        LimitedFuture { state }
+        if self.shared.limiter.shared().is_some() {
+            let (parts, body) = request.into_parts();
+            // The one that is ready is the one to call; another takes its place meanwhile.
+            let next = self.inner.clone();
+            let ready = std::mem::replace(&mut self.inner, next);
+            let check = Arc::clone(&self.shared).check(parts, Instant::now());
+            return LimitedFuture::checking(Box::pin(check), ready, body);
+        }
+        let checked = self.shared.limiter.try_check(&self.shared.extract(&request));
+        LimitedFuture::decided(self.shared.answer(checked), &mut self.inner, request)
     }
 }
 
 impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
-    /// The headers for an allowed request's response, or the whole response to one that is not.
-    fn decide<B>(&self, request: &http::Request<B>) -> Result<HeaderMap, Box<Response<String>>> {
-        let head = Head {
+    async fn check(self: Arc<Self>, parts: Parts, arrived: Instant) -> (Answer, Parts) {
+        let Parts { method, uri, headers, extensions, .. } = &parts;
+        let request = (self.extract)(Head { method, uri, headers, extensions });
+        let checked = self.limiter.check_since(&request, arrived).await;
+        (self.answer(checked), parts)
+    }
+
+    fn extract<'a, B>(&self, request: &'a http::Request<B>) -> Request<'a> {
+        (self.extract)(Head {
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
-        };
-        let checked = match self.limiter.try_check(&(self.extract)(head)) {
-            Ok(checked) => checked,
-            Err(error) => {
-                return Err(json(StatusCode::BAD_REQUEST, &ErrorBody::field(error.field, error.message)));
-            }
-        };
+        })
+    }
+
+    fn answer(&self, checked: Result<Checked, RequestError>) -> Answer {
+        let checked = checked
+            .map_err(|error| json(StatusCode::BAD_REQUEST, &ErrorBody::field(error.field, error.message)))?;
         let mut fields = HeaderMap::new();
         headers::write(&checked, checked.rules(), &self.styles, &mut fields);
         if checked.allowed { Ok(fields) } else { Err(self.refuse(&checked, fields)) }
@@ -180,41 +196,4 @@ fn json(status: StatusCode, body: &impl serde::Serialize) -> Box<Response<String
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Box::new(response)
-}
-
-pin_project! {
-    /// The response of a limited service.
-    pub struct LimitedFuture<F, R> {
-        #[pin]
-        state: State<F, R>,
-    }
-}
-
-pin_project! {
-    #[project = Projected]
-    enum State<F, R> {
-        Forwarded { #[pin] response: F, headers: HeaderMap },
-        Refused { response: Option<Response<R>> },
-    }
-}
-
-impl<F, R, X> Future for LimitedFuture<F, R>
-where
-    F: Future<Output = Result<Response<R>, X>>,
-{
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        match self.project().state.project() {
-            Projected::Forwarded { response, headers } => response.poll(context).map_ok(|mut response| {
-                response.headers_mut().extend(std::mem::take(headers));
-                response
-            }),
-            Projected::Refused { response } => match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                // Polled again after it was ready, which futures are not.
-                None => Poll::Pending,
-            },
-        }
-    }
 }

@@ -41,8 +41,8 @@
 //! ```
 //!
 //! **A limiter** applies them. It is made once, shared, and asked with borrowed facts about each request. Counters in
-//! memory are decided at once ([`Limiter::try_check`]); [`Limiter::check`] is the same for programs that may later
-//! keep their counters elsewhere.
+//! memory are decided at once ([`Limiter::try_check`]); [`Limiter::check`] is the same for programs that keep their
+//! counters elsewhere, or may come to.
 //!
 //! ```
 //! use tidegate::{Limiter, Request, Retry};
@@ -66,6 +66,31 @@
 //! **Rules change while requests flow**: [`Limiter::set_rules`] puts others in force at once, and counters keep what
 //! they have counted.
 //!
+//! **Several programs can share their counters** in Redis or Valkey (feature `redis`), or in any other
+//! [`Store`](store::Store). Every decision then waits for it, 5 ms at most; what becomes of a request that it says
+//! nothing to in time is for [each rule](core::rule::OnStoreFailure) to decide, and the [`Status`] of the decision
+//! tells. One store, and so one connection, is enough for a program.
+//!
+//! ```no_run
+//! # #[cfg(feature = "redis")]
+//! # async fn share(rules: tidegate::RuleSet) -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use tidegate::redis::RedisStore;
+//! use tidegate::{Limiter, Request, Status};
+//!
+//! let store = RedisStore::builder("redis://127.0.0.1:6379".parse()?).start()?;
+//! let limiter = Limiter::builder(rules).store(Arc::new(store)).build()?;
+//! let checked = limiter.check(&Request { user: Some("alice"), ..Request::new("/orders/7") }).await?;
+//! match (checked.allowed, checked.status) {
+//!     (true, Status::Disabled) => println!("allowed, but nobody counted it"),
+//!     (true, _) => println!("allowed"),
+//!     (false, Status::Unavailable) => println!("turned away: the store cannot be asked"),
+//!     (false, _) => println!("refused by {:?}", checked.rule_id()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Time can be had by the hand** in tests: give the [`Builder`] a [`ManualClock`] and move it.
 //!
 //! ```
@@ -87,18 +112,25 @@
 //! **An HTTP service** is limited by a layer (feature `tower`): see `RateLimitLayer`, and the examples `axum` and
 //! `custom_extractor`.
 
+mod builder;
+mod checked;
 #[cfg(feature = "tower")]
 mod layer;
 mod limiter;
+mod shared;
 
+pub use builder::{Builder, DEFAULT_STORE_TIMEOUT};
+pub use checked::{Checked, RequestError};
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
-pub use limiter::{Builder, Checked, Limiter, RequestError};
+pub use limiter::Limiter;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     Algorithm, Condition, Decision, Facet, Fields, Identifier, Quota, Request, Retry, Rule, RuleSet,
     RuleSetParts, Span, Status, Timestamp, Verdict,
 };
+#[cfg(feature = "redis")]
+pub use tidegate_redis as redis;
 #[cfg(feature = "documents")]
 pub use tidegate_rules as documents;
 pub use tidegate_store as store;

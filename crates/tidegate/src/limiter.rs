@@ -2,85 +2,45 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
 use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret};
-use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
-use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcome, SystemClock};
+use tidegate_store::memory::Sweeper;
+use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcome, Store};
+
+use crate::builder::Builder;
+use crate::checked::{Checked, RequestError};
+use crate::shared::{Shared, Terms};
 
 /// Decides requests by rules that may change at any time.
 ///
-/// Cheap to share behind an [`Arc`]; all methods take `&self` and none of them waits for another caller for longer
-/// than it takes to update a counter.
+/// Cheap to share behind an [`Arc`]; all methods take `&self`. With counters in memory none of them waits for another
+/// caller for longer than it takes to update a counter; with a [shared store](Builder::store), none waits longer than
+/// [told](Builder::store_timeout).
 pub struct Limiter {
-    rules: ArcSwap<RuleSet>,
-    store: Arc<MemoryStore>,
-    clock: Arc<dyn Clock>,
-    secret: Secret,
-    _sweeper: Option<Sweeper>,
+    pub(crate) rules: ArcSwap<RuleSet>,
+    pub(crate) backend: Backend,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// How to build a [`Limiter`].
-pub struct Builder {
-    rules: RuleSet,
-    max_keys: usize,
-    clock: Arc<dyn Clock>,
-    secret: Option<Secret>,
-    sweep: bool,
+/// Where the counters are.
+pub(crate) enum Backend {
+    Memory(Memory),
+    Shared(Box<Shared>),
 }
 
-impl Builder {
-    /// Keeps at most this many counters in memory (default 1,000,000).
-    #[must_use]
-    pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.max_keys = max_keys;
-        self
-    }
-
-    /// Goes by this clock instead of the machine's: for tests and simulations. Nothing happens in the background
-    /// then.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self.sweep = false;
-        self
-    }
-
-    /// Hashes keys with this secret instead of a fresh one.
-    #[must_use]
-    pub fn secret(mut self, secret: Secret) -> Self {
-        self.secret = Some(secret);
-        self
-    }
-
-    /// Builds the limiter. Fails if the operating system gives no randomness or no thread.
-    pub fn build(self) -> std::io::Result<Limiter> {
-        let secret = match self.secret {
-            Some(secret) => secret,
-            None => fresh_secret()?,
-        };
-        let store = Arc::new(MemoryStore::new(self.max_keys, Arc::clone(&self.clock)));
-        let sweeper = self.sweep.then(|| Sweeper::start(&store)).transpose()?;
-        Ok(Limiter {
-            rules: ArcSwap::from_pointee(self.rules),
-            store,
-            clock: self.clock,
-            secret,
-            _sweeper: sweeper,
-        })
-    }
-}
-
-fn fresh_secret() -> std::io::Result<Secret> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(Secret::new(bytes))
+/// Counters in this process.
+pub(crate) struct Memory {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) secret: Secret,
+    pub(crate) _sweeper: Option<Sweeper>,
 }
 
 impl Limiter {
     /// Starts building a limiter that applies `rules`.
     pub fn builder(rules: RuleSet) -> Builder {
-        Builder { rules, max_keys: DEFAULT_MAX_KEYS, clock: Arc::new(SystemClock), secret: None, sweep: true }
+        Builder::new(rules)
     }
 
     /// A limiter that applies `rules`, with all defaults.
@@ -88,23 +48,70 @@ impl Limiter {
         Self::builder(rules).build()
     }
 
-    /// Decides `request`. If it is allowed, it has been counted.
+    /// Decides `request`. If it is allowed, it has been counted; or, if the [status](Decision::status) says so, it
+    /// could not be.
     pub async fn check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.try_check(request)
+        match &self.backend {
+            Backend::Memory(memory) => self.decide(memory, request, take),
+            Backend::Shared(shared) => Box::pin(self.ask(shared, request, Instant::now(), take)).await,
+        }
     }
 
-    /// Decides `request` at once, without a runtime: counters in memory need none.
+    /// The same for a request that arrived at `arrived`, from where on the time to wait for a shared store counts.
+    pub async fn check_since(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+    ) -> Result<Checked, RequestError> {
+        match &self.backend {
+            Backend::Memory(memory) => self.decide(memory, request, take),
+            Backend::Shared(shared) => Box::pin(self.ask(shared, request, arrived, take)).await,
+        }
+    }
+
+    /// Decides several requests in their order, each by itself. A shared store is asked about all of them at once, and
+    /// for every hundred of them it is waited for as long as for one.
+    pub async fn check_all(&self, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
+        match &self.backend {
+            Backend::Memory(memory) => {
+                requests.iter().map(|request| self.decide(memory, request, take)).collect()
+            }
+            Backend::Shared(shared) => Box::pin(self.ask_all(shared, requests)).await,
+        }
+    }
+
+    /// Decides `request` at once, without a runtime: counters in memory need none. A shared store cannot be asked so.
     pub fn try_check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(request, |_| ())
+        self.decide(self.at_once("check")?, request, take)
     }
 
     /// Says what would be decided about `request`, and counts nothing.
-    pub fn explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(request, |group| group.iter_mut().for_each(|op| op.action = Action::Peek))
+    pub async fn explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
+        match &self.backend {
+            Backend::Memory(memory) => self.decide(memory, request, look),
+            Backend::Shared(shared) => Box::pin(self.ask(shared, request, Instant::now(), look)).await,
+        }
     }
 
+    /// The same at once, which a shared store cannot do.
+    pub fn try_explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
+        self.decide(self.at_once("explain")?, request, look)
+    }
+
+    fn at_once(&self, instead: &str) -> Result<&Memory, RequestError> {
+        match &self.backend {
+            Backend::Memory(memory) => Ok(memory),
+            Backend::Shared(_) => {
+                let message = format!("a shared store cannot be asked without waiting; use {instead}");
+                Err(RequestError { field: "store", message })
+            }
+        }
+    }
+
+    #[inline]
     fn decide(
         &self,
+        memory: &Memory,
         request: &Request<'_>,
         adjust: impl FnOnce(&mut [Operation<'_>]),
     ) -> Result<Checked, RequestError> {
@@ -113,11 +120,11 @@ impl Limiter {
         let rules = self.rules.load();
         let mut decision = Decision::new(None, request.cost, now);
         {
-            let mut demand = rules.demand(request, &path, &self.secret, now);
+            let mut demand = rules.demand(request, &path, &memory.secret, now);
             adjust(&mut demand.group);
             decision.tier = demand.tier;
             let mut asked = demand.rules.iter().zip(&demand.group);
-            self.store.apply_each(&demand.group, now, |outcome| {
+            memory.store.apply_each(&demand.group, now, |outcome| {
                 // The memory store answers every take with a verdict: only holds can find it full.
                 if let (Some((&rule, op)), Outcome::Verdict(verdict)) = (asked.next(), outcome) {
                     decision.add(RuleVerdict { rule, shadow: op.take.shadow, verdict });
@@ -125,6 +132,29 @@ impl Limiter {
             });
         }
         Ok(Checked { decision, rules })
+    }
+
+    /// Asks a shared store. To be put in a box, so that those who have none need not carry around what it takes.
+    async fn ask(
+        &self,
+        shared: &Shared,
+        request: &Request<'_>,
+        arrived: Instant,
+        adjust: fn(&mut [Operation<'_>]),
+    ) -> Result<Checked, RequestError> {
+        let rules = self.rules.load_full();
+        let terms = Terms { rules: &rules, now: self.clock.now(), adjust };
+        let decision = shared.decide(terms, request, arrived).await?;
+        Ok(Checked { decision, rules: Guard::from_inner(rules) })
+    }
+
+    async fn ask_all(&self, shared: &Shared, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
+        let arrived = Instant::now();
+        let rules = self.rules.load_full();
+        let terms = Terms { rules: &rules, now: self.clock.now(), adjust: take };
+        let decisions = shared.decide_all(terms, requests, arrived).await;
+        let checked = |decision| Checked { decision, rules: Guard::from_inner(Arc::clone(&rules)) };
+        decisions.into_iter().map(|decision| decision.map(checked)).collect()
     }
 
     /// Who `request` is to each rule in `checked`, for people to read.
@@ -148,11 +178,33 @@ impl Limiter {
     /// Puts other rules in force, at once for every request that comes after.
     pub fn set_rules(&self, rules: RuleSet) {
         self.rules.store(Arc::new(rules));
+        if let Backend::Shared(shared) = &self.backend {
+            shared.rules_changed();
+        }
     }
 
-    /// Where the counters are.
-    pub fn store(&self) -> &MemoryStore {
-        &self.store
+    /// The counters, if they are in this process.
+    pub fn memory(&self) -> Option<&MemoryStore> {
+        match &self.backend {
+            Backend::Memory(memory) => Some(&memory.store),
+            Backend::Shared(_) => None,
+        }
+    }
+
+    /// The store that has the counters, if they are elsewhere.
+    pub fn shared(&self) -> Option<&dyn Store> {
+        match &self.backend {
+            Backend::Memory(_) => None,
+            Backend::Shared(shared) => Some(shared.store()),
+        }
+    }
+
+    /// How many requests were refused without asking the shared store, because it had just refused the same.
+    pub fn denied_from_cache(&self) -> u64 {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Shared(shared) => shared.denied_from_cache(),
+        }
     }
 }
 
@@ -162,55 +214,14 @@ impl fmt::Debug for Limiter {
     }
 }
 
-fn parse_path<'a>(request: &Request<'a>) -> Result<Path<'a>, RequestError> {
+/// Counts what is allowed.
+fn take(_: &mut [Operation<'_>]) {}
+
+/// Counts nothing.
+fn look(group: &mut [Operation<'_>]) {
+    group.iter_mut().for_each(|op| op.action = Action::Peek);
+}
+
+pub(crate) fn parse_path<'a>(request: &Request<'a>) -> Result<Path<'a>, RequestError> {
     Path::parse(request.path).map_err(|error| RequestError { field: "resource", message: error.to_string() })
 }
-
-/// A decision and the rules it was taken by.
-pub struct Checked {
-    decision: Decision,
-    rules: Guard<Arc<RuleSet>>,
-}
-
-impl Checked {
-    /// The rules the decision was taken by.
-    pub fn rules(&self) -> &RuleSet {
-        &self.rules
-    }
-
-    /// The binding rule's id, if a rule applied.
-    pub fn rule_id(&self) -> Option<&str> {
-        self.decision.binding_rule(&self.rules)
-    }
-}
-
-impl std::ops::Deref for Checked {
-    type Target = Decision;
-
-    fn deref(&self) -> &Decision {
-        &self.decision
-    }
-}
-
-impl fmt::Debug for Checked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.decision.fmt(f)
-    }
-}
-
-/// Why a request cannot be decided at all. Nothing was counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestError {
-    /// What it is about, as the check API calls it.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub message: String,
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
-
-impl std::error::Error for RequestError {}

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use tidegate_core::{Decision, Mode, Request, Retry, RuleSet, RuleVerdict, Span, Timestamp};
+use tidegate_core::{Decision, Mode, Request, Retry, RuleSet, RuleVerdict, Span, Status, Timestamp};
 
 use crate::error::ErrorBody;
 
@@ -211,9 +211,10 @@ fn borrowed<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 pub struct DecisionBody<'a, R = RuleBody<'a>> {
     /// Whether the request may go ahead.
     pub allowed: bool,
-    /// The binding rule; null if none applies.
+    /// The binding rule; null if none applies. If the store could not be asked, the first whose `on_store_failure`
+    /// decided.
     pub rule_id: Option<&'a str>,
-    /// The binding rule's limit.
+    /// The binding rule's limit; null, as the other figures, if the store could not be asked for them.
     pub limit: Option<u64>,
     /// What is left of it after this decision.
     pub remaining: Option<u64>,
@@ -225,7 +226,7 @@ pub struct DecisionBody<'a, R = RuleBody<'a>> {
     pub status: &'static str,
     /// `normal`, `degraded` or `emergency`.
     pub mode: &'static str,
-    /// What every rule that applies said, by priority.
+    /// What every rule that applies said, by priority, as far as the store could be asked.
     pub rules: Vec<R>,
 }
 
@@ -259,7 +260,11 @@ impl<'a> DecisionBody<'a> {
             limit: verdict.map(|verdict| verdict.quota.limit()),
             remaining: verdict.map(|verdict| verdict.remaining),
             reset_at: decision.reset_at().map(Timestamp::as_secs_ceil),
-            retry_after: verdict.map_or(Some(0), |verdict| wait(verdict.retry).map(Span::as_secs_ceil)),
+            retry_after: match (decision.status, verdict) {
+                (Status::Unavailable, _) => Some(RETRY_UNAVAILABLE_SECS),
+                (_, Some(verdict)) => wait(verdict.retry).map(Span::as_secs_ceil),
+                (_, None) => Some(0),
+            },
             status: decision.status.name(),
             mode: mode.name(),
             rules: decision.verdicts.iter().map(|verdict| RuleBody::new(verdict, rules)).collect(),
@@ -281,6 +286,9 @@ impl<'a> RuleBody<'a> {
         }
     }
 }
+
+/// When to try again if the limits could not be checked: nobody knows, and soon enough.
+pub(crate) const RETRY_UNAVAILABLE_SECS: u64 = 1;
 
 /// How long to wait; `None` if waiting does not help.
 pub(crate) fn wait(retry: Retry) -> Option<Span> {

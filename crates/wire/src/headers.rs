@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::{Decision, RuleSet, Span, Status};
 
-use crate::check::wait;
+use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
 
 /// A family of rate limit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn write(decision: &Decision, rules: &RuleSet, styles: &[HeaderStyle], heade
         headers.insert(STATUS, HeaderValue::from_static("disabled"));
     }
     if decision.status == Status::Unavailable {
-        headers.insert(RETRY_AFTER, HeaderValue::from(1));
+        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_UNAVAILABLE_SECS));
         return;
     }
     let Some(binding) = decision.binding() else { return };

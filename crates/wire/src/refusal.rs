@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate_core::{Decision, Span, Status};
 
-use crate::check::wait;
+use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
 
 /// What a refused client is told.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,7 +24,8 @@ impl<'a> RefusalBody<'a> {
     pub fn new(decision: &Decision, documentation_url: Option<&'a str>) -> Self {
         if decision.status == Status::Unavailable {
             let message = "The rate limit could not be checked. Try again in a moment.".to_owned();
-            return Self { error: "unavailable", message, retry_after: Some(1), documentation_url };
+            let retry_after = Some(RETRY_UNAVAILABLE_SECS);
+            return Self { error: "unavailable", message, retry_after, documentation_url };
         }
         let verdict = decision.binding().map(|binding| &binding.verdict);
         let message = verdict.map_or_else(String::new, |verdict| {

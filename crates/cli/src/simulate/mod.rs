@@ -34,7 +34,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
 
-    /// Where counters are kept during the replay
+    /// Where counters are kept during the replay: memory:, or a Redis whose scripts are to be tried, under keys of its own
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: Store,
 
@@ -70,16 +70,16 @@ impl SimulateArgs {
 
 /// Replays the requests and says what became of them.
 pub(crate) fn run(args: &SimulateArgs) -> Outcome {
-    let Store::Memory = args.store;
     let rules = rules::load(&args.rules)?;
     let progress = Progress::new(args.json && io::stdout().is_terminal());
     let name = args.input_name();
     let mut lines = Lines::open(&args.requests, &progress)
         .map_err(|error| Failure::Failed(format!("cannot read {name}: {error}")))?;
-    let mut replay = Replay::new(rules, args.max_keys)?;
+    let mut replay = Replay::new(rules, &args.store, args.max_keys)?;
     let mut sink = if args.json { Sink::decisions() } else { Sink::report(&replay.rules()) };
     let played = play(args, &mut lines, &mut replay, &mut sink);
     drop(progress);
+    replay.end();
     let bad = match played {
         Ok(bad) => bad,
         Err(failure) => {

@@ -1,24 +1,45 @@
 //! The engine under a clock that says what the log says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidegate::{Checked, Limiter, ManualClock};
-use tidegate_core::{Request, RuleSet, Secret, Timestamp};
+use tidegate::store::MemoryStore;
+use tidegate::redis::{RedisStore, RedisUrl};
+use tidegate::{Checked, Limiter, ManualClock, Status};
+use tidegate_core::{Request, RuleSet, Secret, Span, Timestamp};
 use tidegate_wire::CheckBody;
+use tokio::runtime::Runtime;
 
 use super::combined_log::{self, Logged};
 use super::input::{Line, MAX_LINE_BYTES};
 use super::json_line;
 use crate::failure::Failure;
+use crate::store::Store;
 
 /// The same input gives the same output, to the byte: nothing may depend on chance.
-const SECRET: Secret = Secret::new(*b"tidegate replays");
+const SECRET: [u8; 16] = *b"tidegate replays";
+
+/// How long to wait for a shared store: this is not about speed.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to try to reach it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long keys live that nobody comes to delete. No replay takes that long.
+const STORE_TTL: Span = Span::from_secs(86_400);
 
 /// A limiter in virtual time.
 pub(crate) struct Replay {
     limiter: Limiter,
     clock: Arc<ManualClock>,
     format: Option<Format>,
+    shared: Option<SharedReplay>,
+}
+
+/// A replay in a shared store.
+struct SharedReplay {
+    runtime: Runtime,
+    store: Arc<RedisStore>,
 }
 
 /// How requests are written down; the first line tells.
@@ -46,14 +67,26 @@ impl Recorded<'_> {
 
 impl Replay {
     /// Nothing counted yet.
-    pub(crate) fn new(rules: RuleSet, max_keys: usize) -> Result<Self, Failure> {
+    pub(crate) fn new(rules: RuleSet, store: &Store, max_keys: usize) -> Result<Self, Failure> {
         let clock = Arc::new(ManualClock::default());
-        let limiter =
-            Limiter::builder(rules).max_keys(max_keys).clock(Arc::clone(&clock) as _).secret(SECRET);
+        let secret = Secret::new(SECRET);
+        let mut limiter =
+            Limiter::builder(rules).max_keys(max_keys).clock(Arc::clone(&clock) as _).secret(secret);
+        let shared = match store {
+            Store::Memory => None,
+            Store::Redis(url) => Some(SharedReplay::start(url, &clock)?),
+        };
+        if let Some(shared) = &shared {
+            // Refusals are remembered by the clock on the wall, which this is not about.
+            limiter = limiter
+                .store(Arc::clone(&shared.store) as _)
+                .store_timeout(STORE_TIMEOUT)
+                .remember_refusals(false);
+        }
         let limiter = limiter
             .build()
             .map_err(|error| Failure::Failed(format!("cannot set up the limiter: {error}")))?;
-        Ok(Self { limiter, clock, format: None })
+        Ok(Self { limiter, clock, format: None, shared })
     }
 
     /// What a line of the input says: when, and what was asked for.
@@ -74,7 +107,26 @@ impl Replay {
     /// Decides a request as if it were `at` now.
     pub(crate) fn decide(&self, at: Timestamp, request: &Request<'_>) -> Result<Checked, String> {
         self.clock.set(at);
-        self.limiter.try_check(request).map_err(|error| error.to_string())
+        let Some(SharedReplay { runtime, store }) = &self.shared else {
+            return self.limiter.try_check(request).map_err(|error| error.to_string());
+        };
+        let checked = runtime.block_on(self.limiter.check(request)).map_err(|error| error.to_string())?;
+        match checked.status {
+            Status::Enforced => Ok(checked),
+            Status::Local | Status::Disabled | Status::Unavailable => {
+                let why = store.problem().map_or_else(|| "it did not answer".to_owned(), |problem| problem.text);
+                Err(format!("the store failed: {why}"))
+            }
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) fn end(&self) {
+        if let Some(SharedReplay { runtime, store }) = &self.shared
+            && let Err(problem) = runtime.block_on(store.delete_all())
+        {
+            anstream::eprintln!("keys beginning with {} are left to expire: {problem}", store.url().prefix);
+        }
     }
 
     /// The rules in force.
@@ -84,6 +136,31 @@ impl Replay {
 
     /// How many takes had to share a counter.
     pub(crate) fn overflowed(&self) -> u64 {
-        self.limiter.store().overflowed()
+        self.limiter.memory().map_or(0, MemoryStore::overflowed)
+    }
+}
+
+impl SharedReplay {
+    /// Connects, under a prefix that nobody else has.
+    fn start(url: &RedisUrl, clock: &Arc<ManualClock>) -> Result<Self, Failure> {
+        let failed = |why: &dyn std::fmt::Display| Failure::Failed(format!("cannot use the store: {why}"));
+        let runtime = Runtime::new().map_err(|error| failed(&error))?;
+        let mut url = url.clone();
+        url.prefix = format!("{}:simulate:{}", url.prefix, std::process::id());
+        let store = runtime.block_on(async {
+            let builder = RedisStore::builder(url).timeout(STORE_TIMEOUT).secret(SECRET);
+            let store = builder.clock(Arc::clone(clock) as _, STORE_TTL).start().map_err(|problem| failed(&problem))?;
+            match tokio::time::timeout(CONNECT_TIMEOUT, store.ready()).await {
+                Ok(()) => Ok(store),
+                Err(_) => Err(match store.problem() {
+                    Some(problem) => failed(&problem),
+                    None => failed(&"it does not answer"),
+                }),
+            }
+        })?;
+        // What an earlier replay of the same name may have left.
+        let store = Arc::new(store);
+        runtime.block_on(store.delete_all()).map_err(|problem| failed(&problem))?;
+        Ok(Self { runtime, store })
     }
 }

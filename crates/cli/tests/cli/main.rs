@@ -10,5 +10,6 @@ mod help;
 mod reload;
 mod rules;
 mod serve;
+mod shared_store;
 mod simulate;
 mod support;

@@ -244,8 +244,8 @@ fn what_cannot_be_simulated_is_said() {
     run(["simulate", "--rules", rules, "/"]).complains(1, &["cannot read /: it is a folder"]);
     run(["simulate", "--rules", "/nowhere.yaml", "x"])
         .complains(1, &["/nowhere.yaml", "cannot read the file"]);
-    run(["simulate", "--rules", rules, "--store", "redis://127.0.0.1", "x"])
-        .complains(2, &["--store", "this build has no redis store yet"]);
+    run(["simulate", "--rules", rules, "--store", "redis:/127.0.0.1", "x"])
+        .complains(2, &["--store", "write it as redis://127.0.0.1:6379"]);
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("cut.gz");
     gzip(&"x".repeat(1_000), &cut);

@@ -5,7 +5,7 @@ use std::fs;
 use tidegate_core::pattern::Segment;
 use tidegate_core::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Target, Wanted};
 use tidegate_core::{Algorithm, Quota, Rule, RuleSet, Span, Timestamp};
-use tidegate_rules::{Document, EXAMPLE, Source, compile, read};
+use tidegate_rules::{Document, EXAMPLE, Source, Version, compile, read};
 
 use crate::folder;
 
@@ -167,6 +167,15 @@ fn lists_anchors_and_flow() {
     let rules = rule_set("anchors.yaml");
     assert_eq!(rules.get("other").unwrap().condition.methods.len(), 2);
     assert_eq!(rules.get("third").unwrap().condition.methods.len(), 2);
+}
+
+#[test]
+fn the_stamp_is_the_version_unless_told_otherwise() {
+    let stamped = |version| compile(vec![read_good("contract.yaml")], version).unwrap();
+    let both = |rules: &RuleSet| (rules.version(), rules.stamp());
+    assert_eq!(both(&stamped(Version::from(5))), (5, 5));
+    let rules = stamped(Version { shown: 5, stamp: 77 });
+    assert_eq!((both(&rules), quota(rules.get("api_user_get_orders").unwrap()).version()), ((5, 77), 77));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) async fn explain(State(door): State<Arc<Door>>, request: Request<Body
 async fn answer(door: &Door, request: Request<Body>) -> Result<Reply, Wrong> {
     let bytes = body::read(request.into_body(), MAX_CHECK_BYTES).await?;
     let body = CheckBody::parse(&bytes)?;
-    let (checked, identities) = door.node.explain(&body.request())?;
+    let (checked, identities) = door.node.explain(&body.request()).await?;
     let mode = door.node.health.mode();
     Ok(reply::json(StatusCode::OK, &ExplanationBody::explain(&checked, checked.rules(), mode, identities)))
 }

@@ -20,8 +20,8 @@ pub(crate) struct HealthBody {
     reasons: Vec<String>,
     /// Since when it has been so (RFC 3339).
     since: String,
-    /// Where counters live.
-    store: &'static str,
+    /// Where counters live: `memory`, or the kind of store that nodes share.
+    store: String,
     /// The version of the rules in force, as their source counts.
     rules_version: u64,
     /// The version their author gave them.
@@ -36,7 +36,7 @@ impl HealthBody {
             status: condition.mode.name(),
             reasons: condition.reasons.clone(),
             since: rfc3339(condition.since),
-            store: "memory",
+            store: door.node.store_kind.clone(),
             rules_version: in_force.table.rules().version(),
             document_version: in_force.document_version,
         }

@@ -8,9 +8,11 @@ use axum::extract::State;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tidegate::store::{MemoryStore, Shard, Store};
 
 use super::Door;
 use super::health::HealthBody;
+use crate::node::Node;
 use crate::reply::{self, Reply};
 
 /// All about the node at a glance.
@@ -26,14 +28,58 @@ pub(crate) struct StatusBody {
     health: HealthBody,
     /// How many rules are in force.
     rules: usize,
-    /// How many counters there are.
+    /// How many counters there are in memory.
     keys: usize,
     /// How many takes shared a counter because there was no room for their own.
     overflowed: u64,
+    /// Where counters live.
+    store: StoreBody,
     /// How many decisions there were since the start, by outcome.
     decisions: BTreeMap<&'static str, u64>,
     /// Where it listens.
     listeners: Listeners,
+}
+
+/// Where counters live, and how it has answered.
+#[derive(Debug, Serialize, JsonSchema)]
+struct StoreBody {
+    /// `memory`, or the kind of store that nodes share.
+    kind: String,
+    /// How many requests were refused without asking a shared store, because it had just refused the same.
+    denied_from_cache: u64,
+    /// The parts of a shared store; none if counters are in memory.
+    shards: Vec<ShardBody>,
+}
+
+/// A part of a shared store.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ShardBody {
+    /// What it is called.
+    name: String,
+    /// How many round trips there were.
+    calls: u64,
+    /// How many failures there were.
+    errors: u64,
+    /// Why it cannot be used now; null if it can.
+    problem: Option<String>,
+}
+
+impl StoreBody {
+    fn new(node: &Node) -> Self {
+        let shards = node.limiter.shared().map(Store::shards).unwrap_or_default();
+        Self {
+            kind: node.store_kind.clone(),
+            denied_from_cache: node.limiter.denied_from_cache(),
+            shards: shards.into_iter().map(ShardBody::from).collect(),
+        }
+    }
+}
+
+impl From<Shard> for ShardBody {
+    fn from(Shard { name, stats, problem }: Shard) -> Self {
+        let errors = stats.errors().map(|(_, count)| count).sum();
+        Self { name, calls: stats.calls(), errors, problem }
+    }
 }
 
 /// Where the node listens.
@@ -52,7 +98,7 @@ struct Listeners {
 
 pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
     let node = &door.node;
-    let store = node.limiter.store();
+    let memory = node.limiter.memory();
     let addresses = door.addresses;
     let body = StatusBody {
         version: env!("CARGO_PKG_VERSION"),
@@ -60,8 +106,9 @@ pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
         draining: node.is_draining(),
         health: HealthBody::new(&door),
         rules: node.in_force().table.rules().len(),
-        keys: store.keys(),
-        overflowed: store.overflowed(),
+        keys: memory.map_or(0, MemoryStore::keys),
+        overflowed: memory.map_or(0, MemoryStore::overflowed),
+        store: StoreBody::new(node),
         decisions: node.metrics.decisions.totals(),
         listeners: Listeners { http: addresses.http, grpc: addresses.grpc, admin: addresses.admin },
     };

@@ -1,6 +1,7 @@
 //! `GET|POST /v1/authorize`, for proxies.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -10,13 +11,26 @@ use tidegate_wire::{ErrorBody, RefusalBody, headers};
 use crate::node::Node;
 use crate::reply::{self, Reply, Wrong};
 
-/// Whether the request a proxy describes in its headers may go ahead. A body is nobody's business here.
+/// Whether the request a proxy describes in its headers may go ahead, if that need not be waited for. A body is
+/// nobody's business here.
 pub(super) fn answer(node: &Node, peer: IpAddr, asked: &Parts) -> Result<Reply, Wrong> {
     let denied = deny_status(asked.uri.query())?;
     let checked = node.decide(&node.proxies.request(peer, asked)?)?;
-    let mut reply = reply(node, &checked, denied);
-    headers::write(&checked, checked.rules(), &node.header_styles, reply.headers_mut());
-    Ok(reply)
+    Ok(tell(node, &checked, denied))
+}
+
+/// The same, wherever the counters are.
+pub(super) async fn ask(node: &Node, peer: IpAddr, asked: &Parts) -> Result<Reply, Wrong> {
+    let arrived = Instant::now();
+    let denied = deny_status(asked.uri.query())?;
+    let checked = node.ask(&node.proxies.request(peer, asked)?, arrived).await?;
+    Ok(tell(node, &checked, denied))
+}
+
+fn tell(node: &Node, checked: &Checked, denied: StatusCode) -> Reply {
+    let mut reply = reply(node, checked, denied);
+    headers::write(checked, checked.rules(), &node.header_styles, reply.headers_mut());
+    reply
 }
 
 fn reply(node: &Node, checked: &Checked, denied: StatusCode) -> Reply {

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use hyper::body::Incoming;
 use serde_json::value::RawValue;
+use tidegate::Checked;
 use tidegate_wire::{CheckBody, ErrorBody};
 
 use super::check::describe;
@@ -29,22 +30,39 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> 
     }
     let mut answers = Vec::with_capacity(items.len() * 256 + 2);
     answers.push(b'[');
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            answers.push(b',');
-        }
-        if let Err(error) = one(node, item.get().as_bytes(), &mut answers) {
-            // Texts and numbers, into memory: that cannot fail.
-            serde_json::to_writer(&mut answers, &error).ok();
-        }
+    if node.must_wait() {
+        ask(node, &items).await.iter().for_each(|answer| add(node, answer, &mut answers));
+    } else {
+        items.iter().for_each(|item| add(node, &decide(node, item), &mut answers));
     }
     answers.push(b']');
     Ok(reply::text(StatusCode::OK, "application/json", answers))
 }
 
-fn one(node: &Node, item: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorBody> {
-    let body = CheckBody::parse(item)?;
-    let checked = node.decide(&body.request())?;
-    out.extend(reply::to_json(&describe(node, &checked)));
-    Ok(())
+fn decide(node: &Node, item: &RawValue) -> Result<Checked, ErrorBody> {
+    let body = CheckBody::parse(item.get().as_bytes())?;
+    node.decide(&body.request())
+}
+
+/// Asks about all items at once.
+async fn ask(node: &Node, items: &[&RawValue]) -> Vec<Result<Checked, ErrorBody>> {
+    let bodies: Vec<_> = items.iter().map(|item| CheckBody::parse(item.get().as_bytes())).collect();
+    let requests: Vec<_> = bodies.iter().flatten().map(CheckBody::request).collect();
+    let mut decided = node.ask_all(&requests).await.into_iter();
+    let answer = |body: &Result<_, ErrorBody>| match body {
+        Ok(_) => decided.next(),
+        Err(error) => Some(Err(error.clone())),
+    };
+    bodies.iter().filter_map(answer).collect()
+}
+
+fn add(node: &Node, answer: &Result<Checked, ErrorBody>, answers: &mut Vec<u8>) {
+    if answers.len() > 1 {
+        answers.push(b',');
+    }
+    match answer {
+        Ok(checked) => answers.extend(reply::to_json(&describe(node, checked))),
+        // Texts and numbers, into memory: that cannot fail.
+        Err(error) => serde_json::to_writer(answers, error).unwrap_or_default(),
+    }
 }

@@ -1,5 +1,8 @@
 //! `POST /v1/check`
 
+use std::time::Instant;
+
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use hyper::body::Incoming;
 use tidegate::{Checked, Status};
@@ -15,15 +18,26 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// One decision. `headers` lend the answer their memory.
 pub(super) async fn answer(node: &Node, headers: HeaderMap, body: Incoming) -> Result<Reply, Wrong> {
     let bytes = body::read(body, MAX_BYTES).await?;
-    decide(node, headers, &bytes)
+    if node.must_wait() {
+        // Apart, so that those who need not wait need not carry what waiting takes.
+        return Box::pin(ask(node, headers, bytes)).await;
+    }
+    let body = CheckBody::parse(&bytes)?;
+    let checked = node.decide(&body.request())?;
+    Ok(tell(node, headers, &checked))
 }
 
-fn decide(node: &Node, mut headers: HeaderMap, body: &[u8]) -> Result<Reply, Wrong> {
-    let body = CheckBody::parse(body)?;
-    let checked = node.decide(&body.request())?;
+async fn ask(node: &Node, headers: HeaderMap, bytes: Bytes) -> Result<Reply, Wrong> {
+    let arrived = Instant::now();
+    let body = CheckBody::parse(&bytes)?;
+    let checked = node.ask(&body.request(), arrived).await?;
+    Ok(tell(node, headers, &checked))
+}
+
+fn tell(node: &Node, mut headers: HeaderMap, checked: &Checked) -> Reply {
     headers.clear();
-    headers::write(&checked, checked.rules(), &node.header_styles, &mut headers);
-    Ok(reply::decision(status(&checked), headers, &describe(node, &checked)))
+    headers::write(checked, checked.rules(), &node.header_styles, &mut headers);
+    reply::decision(status(checked), headers, &describe(node, checked))
 }
 
 /// A refusal is an answer like any other; only not to know is an error.

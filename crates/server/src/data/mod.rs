@@ -10,6 +10,7 @@ mod check;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
 
@@ -72,6 +73,11 @@ impl Data {
                 Next::Check(headers, body) => {
                     check::answer(&self.node, headers, body).await.unwrap_or_else(Reply::from)
                 }
+                Next::Authorize(asked) => {
+                    let (peer, parts) = &*asked;
+                    let answer = Box::pin(authorize::ask(&self.node, *peer, parts));
+                    answer.await.unwrap_or_else(Reply::from)
+                }
                 Next::Batch(body) => {
                     Box::pin(batch::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
                 }
@@ -91,6 +97,7 @@ impl Data {
         Ok(match endpoint {
             Endpoint::Check => Next::Check(parts.headers, body),
             Endpoint::Batch => Next::Batch(body),
+            Endpoint::Authorize if self.node.must_wait() => Next::Authorize(Box::new((peer, parts))),
             Endpoint::Authorize => Next::Reply(authorize::answer(&self.node, peer, &parts)?),
             Endpoint::OpenApi => Next::Reply(reply::json(StatusCode::OK, openapi::document())),
         })
@@ -112,6 +119,8 @@ enum Next {
     Reply(Reply),
     /// The body of one request is to be read. Its headers have done their duty and will be those of the answer.
     Check(HeaderMap, Incoming),
+    /// The counters are to be asked about what a proxy describes.
+    Authorize(Box<(IpAddr, Parts)>),
     /// The body of a batch is to be read.
     Batch(Incoming),
 }

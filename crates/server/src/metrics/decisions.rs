@@ -96,13 +96,14 @@ impl Decisions {
         Table { rules: Arc::clone(rules), rows: (0..=rules.len()).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Counts `decision`, taken by `rules`: once on the binding rule, and once on each shadow rule that refused.
+    /// Counts `decision`, taken by `rules`: once on the rule it is put down to, and once on each shadow rule that
+    /// refused.
     pub(crate) fn count(&self, table: &Table, decision: &Decision, rules: &RuleSet) {
         // The table lags behind the rules for a moment when they are replaced.
         let table = std::ptr::eq(Arc::as_ptr(&table.rules), rules).then_some(table);
         let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
-        let binding = decision.binding().map_or(rules.len(), |binding| binding.rule as usize);
-        self.with_series(table, rules, (binding, tier), |series| series.add(Outcome::of(decision)));
+        let cause = decision.cause().map_or(rules.len(), |rule| rule as usize);
+        self.with_series(table, rules, (cause, tier), |series| series.add(Outcome::of(decision)));
         for said in decision.verdicts.iter().filter(|said| said.shadow && !said.verdict.allowed) {
             let place = (said.rule as usize, tier);
             self.with_series(table, rules, place, |series| series.add(Outcome::ShadowRefused));
@@ -134,10 +135,20 @@ impl Decisions {
 
     /// How many decisions there were, by outcome.
     pub(crate) fn totals(&self) -> BTreeMap<&'static str, u64> {
+        Outcome::NAMES.into_iter().zip(self.sums()).collect()
+    }
+
+    /// How many decisions were taken without the store.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        let sums = self.sums();
+        sums[Outcome::FailedOpen as usize] + sums[Outcome::Unavailable as usize]
+    }
+
+    fn sums(&self) -> [u64; Outcome::NAMES.len()] {
         let all = Series::default();
         let series = self.series.lock();
         series.values().map(|series| &**series).chain([&self.ended]).for_each(|series| all.add_all(series));
-        Outcome::NAMES.into_iter().zip(all.0.map(AtomicU64::into_inner)).collect()
+        all.0.map(AtomicU64::into_inner)
     }
 
     pub(crate) fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {

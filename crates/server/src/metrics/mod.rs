@@ -1,8 +1,9 @@
 //! What Prometheus reads.
 //!
-//! Labels are bounded by the rules: a rule, a known tier, an outcome; never a user or an address.
+//! Labels are bounded by the rules and the store: a rule, a known tier, an outcome, a shard; never a user or an address.
 
 mod decisions;
+mod store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,10 +47,9 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let node = &self.0;
         let metrics = &node.metrics;
-        let store = node.limiter.store();
         let family = encoder.encode_descriptor(
             "decisions",
-            "Decisions by binding rule, tier and outcome; shadow rules that refused are counted besides",
+            "Decisions by rule, tier and outcome; shadow rules that refused are counted besides",
             None,
             MetricType::Counter,
         )?;
@@ -71,9 +71,9 @@ impl Collector for Scrape {
         )?;
         let errors = metrics.rules_load_errors.load(Ordering::Relaxed);
         counter(&mut encoder, "rules_load_errors", "Rules that could not be put in force", errors)?;
-        gauge(&mut encoder, "keys", "Counters in memory", store.keys() as u64)?;
-        let help = "Takes that shared a counter because there was no room for their own";
-        counter(&mut encoder, "overflowed", help, store.overflowed())?;
+        let help = "Decisions taken without the store: failed open or unavailable";
+        counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
+        store::encode(&node.limiter, &mut encoder)?;
         let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }

@@ -15,3 +15,4 @@ mod metrics;
 mod openapi;
 mod protocol;
 mod reload;
+mod shared_store;

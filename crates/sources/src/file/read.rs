@@ -4,6 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_rules::decode;
 
@@ -19,8 +20,8 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 #[derive(Debug)]
 pub(super) struct Look {
     /// Changes with everything that can be told without reading: sizes, times, which files there are.
-    pub(super) stamp: u64,
-    /// What the files say; `None` if the stamp is the one already known.
+    pub(super) signs: u64,
+    /// What the files say; `None` if the signs are those already known.
     pub(super) content: Option<Content>,
     /// The folders in which a change would show.
     pub(super) folders: Vec<PathBuf>,
@@ -31,27 +32,32 @@ pub(super) struct Look {
 pub(super) struct Content {
     pub(super) documents: Result<Vec<NamedText>, String>,
     pub(super) digest: u64,
+    /// When the newest of the files was modified, in microseconds since the epoch.
+    pub(super) modified: u64,
 }
 
 impl Content {
-    fn new(documents: Result<Vec<NamedText>, String>) -> Self {
-        Self { digest: digest(&documents), documents }
+    fn new(documents: Result<Vec<NamedText>, String>, modified: u64) -> Self {
+        Self { digest: digest(&documents), documents, modified }
     }
 }
 
 impl Look {
-    /// Looks at `path`; reads only if the stamp is not `known`.
+    /// Looks at `path`; reads only if the signs of change are not those `known`.
     pub(super) fn at(path: &Path, known: Option<u64>) -> Self {
         let files = files(path);
-        let stamp = stamp(path, &files);
-        let content = (known != Some(stamp)).then(|| Content::new(files.and_then(|files| read_all(&files))));
-        Self { stamp, content, folders: folders(path) }
+        let signs = signs(path, &files);
+        let content = (known != Some(signs)).then(|| {
+            let modified = files.as_ref().map_or(0, |files| modified(path, files));
+            Content::new(files.and_then(|files| read_all(&files)), modified)
+        });
+        Self { signs, content, folders: folders(path) }
     }
 
     /// A look that could not be taken at all.
     pub(super) fn failed(error: &dyn std::error::Error) -> Self {
-        let content = Content::new(Err(format!("reading the rules was interrupted: {error}")));
-        Self { stamp: content.digest, content: Some(content), folders: Vec::new() }
+        let content = Content::new(Err(format!("reading the rules was interrupted: {error}")), 0);
+        Self { signs: content.digest, content: Some(content), folders: Vec::new() }
     }
 }
 
@@ -87,19 +93,28 @@ fn is_document(file: &Path) -> bool {
     !hidden && file.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known))
 }
 
-fn stamp(path: &Path, files: &Result<Vec<PathBuf>, String>) -> u64 {
+/// When the newest of the files was modified, in microseconds since the epoch. A folder counts with its files: one that
+/// was taken away shows only there. Nothing is newer than now: a wrong date must not outrank all that comes after it.
+fn modified(path: &Path, files: &[PathBuf]) -> u64 {
+    let all = files.iter().map(PathBuf::as_path).chain([path]);
+    let times = all.filter_map(|file| fs::metadata(file).and_then(|metadata| metadata.modified()).ok());
+    let newest = times.max().unwrap_or(UNIX_EPOCH).min(SystemTime::now());
+    newest.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
+}
+
+fn signs(path: &Path, files: &Result<Vec<PathBuf>, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     files.hash(&mut hasher);
     for file in files.iter().flatten().map(PathBuf::as_path).chain([path]) {
         match fs::metadata(file) {
-            Ok(metadata) => stamp_file(&metadata, &mut hasher),
+            Ok(metadata) => signs_of(&metadata, &mut hasher),
             Err(error) => error.kind().hash(&mut hasher),
         }
     }
     hasher.finish()
 }
 
-fn stamp_file(metadata: &Metadata, hasher: &mut DefaultHasher) {
+fn signs_of(metadata: &Metadata, hasher: &mut DefaultHasher) {
     (metadata.len(), metadata.modified().ok()).hash(hasher);
     #[cfg(unix)]
     {
@@ -193,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_known_stamp_spares_the_reading() {
+    fn known_signs_spare_the_reading() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "x").unwrap();
         let first = Look::at(&path, None);
         assert!(first.content.is_some());
-        assert!(Look::at(&path, Some(first.stamp)).content.is_none());
+        assert!(Look::at(&path, Some(first.signs)).content.is_none());
         fs::write(&path, "xy").unwrap();
-        assert!(Look::at(&path, Some(first.stamp)).content.is_some());
+        assert!(Look::at(&path, Some(first.signs)).content.is_some());
     }
 }

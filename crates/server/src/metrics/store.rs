@@ -1,0 +1,75 @@
+//! What the store has been asked.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use tidegate::Limiter;
+use tidegate::store::{MemoryStore, Shard};
+
+use super::{counter, encode_histogram, gauge};
+
+/// Writes what there is to say about where the counters are.
+pub(super) fn encode(limiter: &Limiter, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let memory = limiter.memory();
+    gauge(encoder, "keys", "Counters in memory", memory.map_or(0, MemoryStore::keys) as u64)?;
+    let help = "Takes that shared a counter because there was no room for their own";
+    counter(encoder, "overflowed", help, memory.map_or(0, MemoryStore::overflowed))?;
+    let Some(store) = limiter.shared() else { return Ok(()) };
+    let help = "Requests refused without asking the store, because it had just refused the same";
+    counter(encoder, "denied_from_cache", help, limiter.denied_from_cache())?;
+    shards(&store.shards(), encoder)
+}
+
+fn shards(shards: &[Shard], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let family = encoder.encode_descriptor(
+        "store_calls",
+        "Round trips to the store; one may carry many operations",
+        None,
+        MetricType::Counter,
+    )?;
+    count(family, shards, |shard| [([("shard", &*shard.name)], shard.stats.calls())])?;
+    let family = encoder.encode_descriptor(
+        "store_operations",
+        "Operations sent to the store, by kind",
+        None,
+        MetricType::Counter,
+    )?;
+    count(family, shards, |shard| {
+        shard.stats.operations().map(|(op, count)| ([("shard", &*shard.name), ("op", op)], count))
+    })?;
+    let family = encoder.encode_descriptor(
+        "store_errors",
+        "Failures of the store, by kind",
+        None,
+        MetricType::Counter,
+    )?;
+    count(family, shards, |shard| {
+        let seen = shard.stats.errors().filter(|(_, count)| *count > 0);
+        seen.map(|(kind, count)| ([("shard", &*shard.name), ("kind", kind.name())], count))
+    })?;
+    let mut family = encoder.encode_descriptor(
+        "store_seconds",
+        "How long round trips to the store took",
+        None,
+        MetricType::Histogram,
+    )?;
+    shards.iter().try_for_each(|shard| {
+        encode_histogram(&shard.stats.seconds, family.encode_family(&[("shard", &*shard.name)])?)
+    })
+}
+
+/// Writes a counter for every combination of labels that `each` finds in a shard.
+fn count<'s, const LABELS: usize, I>(
+    mut family: MetricEncoder<'_>,
+    shards: &'s [Shard],
+    each: impl Fn(&'s Shard) -> I,
+) -> fmt::Result
+where
+    I: IntoIterator<Item = ([(&'s str, &'s str); LABELS], u64)>,
+{
+    for (labels, count) in shards.iter().flat_map(each) {
+        family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    Ok(())
+}

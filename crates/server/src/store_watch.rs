@@ -1,0 +1,60 @@
+//! Noticing that a shared store fails, and that it is back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::store::{Shard, Store};
+use tokio::time::sleep;
+
+use crate::health::Concern;
+use crate::node::{MAX_REASONS, Node};
+
+/// How often to look while all is well.
+const USUALLY: Duration = Duration::from_secs(1);
+
+/// How often to look at first, and while something is wrong: whoever waits for the end of it waits no longer.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Keeps the node's health true to its store, for as long as this runs.
+pub(crate) async fn watch(node: Arc<Node>) {
+    let Some(store) = node.limiter.shared() else { return };
+    let (mut well, mut pause) = (true, SOON);
+    loop {
+        // First of all, too: a store that has just been set up is about to connect.
+        sleep(pause).await;
+        let problems = problems(store);
+        match (well, problems.is_empty()) {
+            (true, false) => {
+                let problems = problems.join("; ");
+                tracing::warn!(problems, "store failed; on_store_failure decides what it cannot");
+            }
+            (false, true) => tracing::info!("store usable again"),
+            _ => {}
+        }
+        well = problems.is_empty();
+        pause = if well { USUALLY } else { SOON };
+        node.health.set(Concern::Store, problems, node.now());
+    }
+}
+
+/// All that is wrong with a store and its parts.
+fn problems(store: &dyn Store) -> Vec<String> {
+    let mut problems: Vec<String> = store.shards().into_iter().filter_map(of_shard).collect();
+    let more = problems.len().saturating_sub(MAX_REASONS);
+    problems.truncate(MAX_REASONS);
+    if more > 0 {
+        problems.push(format!("store: {more} more problems"));
+    }
+    // What is wrong with the whole is often what is wrong with a part.
+    if let Some(problem) = store.problem().filter(|whole| !problems.iter().any(|part| part.ends_with(whole)))
+    {
+        problems.push(format!("store: {problem}"));
+    }
+    problems
+}
+
+fn of_shard(Shard { name, problem, .. }: Shard) -> Option<String> {
+    let problem = problem?;
+    let named = problem.starts_with(&name);
+    Some(if named { format!("store: {problem}") } else { format!("store: {name}: {problem}") })
+}

@@ -1,0 +1,117 @@
+//! How a limiter is put together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::{RuleSet, Secret};
+use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
+use tidegate_store::{Clock, MemoryStore, Store, SystemClock};
+
+use crate::limiter::{Backend, Limiter, Memory};
+use crate::shared::Shared;
+
+/// How long a decision waits for a shared store unless told otherwise.
+pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// How to build a [`Limiter`].
+pub struct Builder {
+    rules: RuleSet,
+    max_keys: usize,
+    clock: Arc<dyn Clock>,
+    secret: Option<Secret>,
+    sweep: bool,
+    store: Option<Arc<dyn Store>>,
+    store_timeout: Duration,
+    remember_refusals: bool,
+}
+
+impl Builder {
+    pub(crate) fn new(rules: RuleSet) -> Self {
+        Self {
+            rules,
+            max_keys: DEFAULT_MAX_KEYS,
+            clock: Arc::new(SystemClock),
+            secret: None,
+            sweep: true,
+            store: None,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
+            remember_refusals: true,
+        }
+    }
+
+    /// Keeps at most this many counters in memory (default 1,000,000).
+    #[must_use]
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// Goes by this clock instead of the machine's: for tests and simulations. Nothing happens in the background
+    /// then. A shared store goes by its own.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self.sweep = false;
+        self
+    }
+
+    /// Hashes keys with this secret instead of a fresh one. That of a [shared store](Self::store) comes first.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Keeps counters in `store`, which others may use at the same time, instead of this process's memory. What the
+    /// store refuses is remembered here for up to a second, so that whoever is over the limit costs it nothing.
+    ///
+    /// What becomes of requests while it cannot be asked is for [each rule](tidegate_core::rule::OnStoreFailure) to
+    /// say; so it is until the store knows the [secret](Store::secret) that its users share.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Waits at most this long for a shared store (default 5 ms).
+    #[must_use]
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = timeout;
+        self
+    }
+
+    /// Whether what a shared store refuses is remembered here for up to a second (default: yes). Simulations do not
+    /// want it: it goes by the time that really passes.
+    #[must_use]
+    pub fn remember_refusals(mut self, remember: bool) -> Self {
+        self.remember_refusals = remember;
+        self
+    }
+
+    /// Builds the limiter. Fails if the operating system gives no randomness or no thread.
+    pub fn build(self) -> std::io::Result<Limiter> {
+        let backend = match self.store {
+            Some(store) => {
+                let remember = self.remember_refusals;
+                Backend::Shared(Box::new(Shared::new(store, self.store_timeout, self.secret, remember)))
+            }
+            None => {
+                let secret = match self.secret {
+                    Some(secret) => secret,
+                    None => fresh_secret()?,
+                };
+                let store = Arc::new(MemoryStore::new(self.max_keys, Arc::clone(&self.clock)));
+                let sweeper = self.sweep.then(|| Sweeper::start(&store)).transpose()?;
+                Backend::Memory(Memory { store, secret, _sweeper: sweeper })
+            }
+        };
+        Ok(Limiter { rules: ArcSwap::from_pointee(self.rules), backend, clock: self.clock })
+    }
+}
+
+fn fresh_secret() -> std::io::Result<Secret> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(Secret::new(bytes))
+}

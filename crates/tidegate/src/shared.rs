@@ -1,0 +1,177 @@
+//! Counters that others share: asked over a network, by a deadline, and not always there.
+
+use std::iter::{repeat, repeat_with};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_core::{Decision, Demand, Group, Operation, Request, RuleSet, RuleVerdict, Secret, Timestamp};
+use tidegate_store::{Answer, Deadline, DenyCache, Failure, Outcome, Outcomes, Shard, Store};
+
+use crate::checked::RequestError;
+use crate::limiter::parse_path;
+
+/// Matches rules while the real one is not known; nothing hashed with it goes anywhere.
+const NO_SECRET: Secret = Secret::new([0; 16]);
+
+/// Nobody waits longer, whatever was configured; and no point in time is beyond what can be told.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// A shared store and how it is asked.
+pub(crate) struct Shared {
+    store: DenyCache<Behind>,
+    timeout: Duration,
+    /// What keys are hashed with if the store has no opinion.
+    secret: Option<Secret>,
+    /// Whether what the store refuses is remembered here for a moment.
+    remember: bool,
+}
+
+/// By which rules, at what time, and to what end requests are decided.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'r> {
+    pub(crate) rules: &'r RuleSet,
+    pub(crate) now: Timestamp,
+    /// Changes what is asked of the store.
+    pub(crate) adjust: fn(&mut [Operation<'_>]),
+}
+
+impl Shared {
+    pub(crate) fn new(store: Arc<dyn Store>, timeout: Duration, secret: Option<Secret>, remember: bool) -> Self {
+        Self { store: DenyCache::new(Behind(store)), timeout, secret, remember }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store.inner().0
+    }
+
+    pub(crate) fn denied_from_cache(&self) -> u64 {
+        self.store.hits()
+    }
+
+    pub(crate) fn rules_changed(&self) {
+        self.store.clear();
+    }
+
+    /// Decides a request that arrived at `arrived`.
+    pub(crate) async fn decide(
+        &self,
+        terms: Terms<'_>,
+        request: &Request<'_>,
+        arrived: Instant,
+    ) -> Result<Decision, RequestError> {
+        let secret = self.secret();
+        let (question, group) = Question::new(terms, request, secret)?;
+        let groups = [group];
+        let answers = self.ask(&groups, secret, self.deadline(arrived, 1)).await;
+        Ok(question.answer(&groups[0], &answers.into_iter().next().unwrap_or_default()))
+    }
+
+    /// Decides requests that arrived together, each by itself.
+    pub(crate) async fn decide_all(
+        &self,
+        terms: Terms<'_>,
+        requests: &[Request<'_>],
+        arrived: Instant,
+    ) -> Vec<Result<Decision, RequestError>> {
+        let secret = self.secret();
+        let ask = |request| match Question::new(terms, request, secret) {
+            Ok((question, group)) => (Ok(question), group),
+            Err(error) => (Err(error), Group::new()),
+        };
+        let (questions, groups): (Vec<_>, Vec<_>) = requests.iter().map(ask).unzip();
+        let answers = self.ask(&groups, secret, self.deadline(arrived, requests.len())).await;
+        let answers = answers.into_iter().chain(repeat_with(Outcomes::new));
+        let asked = questions.into_iter().zip(&groups).zip(answers);
+        asked.map(|((question, group), outcomes)| Ok(question?.answer(group, &outcomes))).collect()
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        self.store.secret().or(self.secret)
+    }
+
+    /// By when an answer is wanted: a store that has time for one usually answers a hundred, but not a thousand.
+    fn deadline(&self, arrived: Instant, requests: usize) -> Deadline {
+        let hundreds = u32::try_from(requests.div_ceil(100)).unwrap_or(u32::MAX);
+        Deadline::after(arrived, self.timeout.saturating_mul(hundreds).min(LONGEST_TIMEOUT))
+    }
+
+    /// Asks the store, if there is anything to ask and the keys are those its other users mean.
+    async fn ask(&self, groups: &[Group<'_>], secret: Option<Secret>, deadline: Deadline) -> Vec<Outcomes> {
+        if secret.is_none() || groups.iter().all(Group::is_empty) {
+            return Vec::new();
+        }
+        if self.remember {
+            self.store.apply(groups, deadline).await
+        } else {
+            self.store.inner().apply(groups, deadline).await
+        }
+    }
+}
+
+/// A request on its way: what the rules make of it, until the store has said something.
+struct Question<'r> {
+    demand: Demand<'r>,
+    decision: Decision,
+}
+
+impl<'r> Question<'r> {
+    /// What to ask the store about `request`.
+    fn new(
+        terms: Terms<'r>,
+        request: &Request<'_>,
+        secret: Option<Secret>,
+    ) -> Result<(Self, Group<'r>), RequestError> {
+        let Terms { rules, now, adjust } = terms;
+        let path = parse_path(request)?;
+        let mut demand = rules.demand(request, &path, &secret.unwrap_or(NO_SECRET), now);
+        adjust(&mut demand.group);
+        let group = std::mem::take(&mut demand.group);
+        let decision = Decision::new(demand.tier, request.cost, now);
+        Ok((Self { demand, decision }, group))
+    }
+
+    /// The decision, now that `group` has these outcomes. Those that are missing are not known.
+    fn answer(self, group: &Group<'_>, outcomes: &Outcomes) -> Decision {
+        let Self { demand, mut decision } = self;
+        let is_refusal = |(op, outcome): (&Operation<'_>, &Outcome)| {
+            !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
+        };
+        let refused = group.iter().zip(outcomes).any(is_refusal);
+        let outcomes = outcomes.iter().copied().chain(repeat(Outcome::Unknown(Failure::Other)));
+        for ((&rule, op), outcome) in demand.rules.iter().zip(group).zip(outcomes) {
+            let take = &op.take;
+            match outcome {
+                Outcome::Verdict(verdict) => {
+                    decision.add(RuleVerdict { rule, shadow: take.shadow, verdict });
+                }
+                // Whoever is refused need not hear what the others would have said.
+                Outcome::Unasked if refused => {}
+                Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Unasked => {
+                    decision.fail(rule, take.shadow, take.on_store_failure);
+                }
+            }
+        }
+        decision
+    }
+}
+
+/// The store itself, in a form that a cache can have.
+struct Behind(Arc<dyn Store>);
+
+impl Store for Behind {
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
+        self.0.apply(groups, deadline)
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        self.0.secret()
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.0.problem()
+    }
+
+    fn shards(&self) -> Vec<Shard> {
+        self.0.shards()
+    }
+}
