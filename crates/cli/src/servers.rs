@@ -56,8 +56,11 @@ pub(crate) struct StoreArgs {
 /// A server by name, and what it says about itself.
 type Server = (String, Result<ServerReport, Problem>);
 
+/// Says something about servers.
+type Writer = fn(&mut dyn Write, &[Server]) -> io::Result<()>;
+
 pub(crate) fn run(command: &StoreCommand) -> Outcome {
-    let (args, write): (_, fn(&mut dyn Write, &[Server]) -> io::Result<()>) = match command {
+    let (args, write): (_, Writer) = match command {
         StoreCommand::Ping(args) => (args, write_ping),
         StoreCommand::Stats(args) => (args, write_stats),
     };
@@ -110,7 +113,8 @@ fn write_ping(out: &mut dyn Write, servers: &[Server]) -> io::Result<()> {
     if good(servers).next().is_none() {
         return Ok(());
     }
-    let columns = [("server", Align::Left), ("is", Align::Left), ("fastest", Align::Right), ("slowest", Align::Right)];
+    let columns =
+        [("server", Align::Left), ("is", Align::Left), ("fastest", Align::Right), ("slowest", Align::Right)];
     let mut table = Table::new(&columns);
     for server in good(servers) {
         let (fastest, slowest) = server.round_trip;
@@ -148,12 +152,22 @@ fn write_stats(out: &mut dyn Write, servers: &[Server]) -> io::Result<()> {
             (server.version.clone(), Style::new()),
             (number(server.keys), Style::new()),
             (bytes(server.used_memory), Style::new()),
-            (if server.max_memory == 0 { "no limit".to_owned() } else { bytes(server.max_memory) }, Style::new()),
+            (
+                if server.max_memory == 0 { "no limit".to_owned() } else { bytes(server.max_memory) },
+                Style::new(),
+            ),
             (server.eviction_policy.clone(), if forgets { BAD } else { GOOD }),
             (number(server.clients), Style::new()),
             (lags(&server.replicas), Style::new()),
             (server.persistence.clone(), Style::new()),
-            (if server.uptime.as_secs() < 60 { format!("{}s", server.uptime.as_secs()) } else { up.to_string() }, Style::new()),
+            (
+                if server.uptime.as_secs() < 60 {
+                    format!("{}s", server.uptime.as_secs())
+                } else {
+                    up.to_string()
+                },
+                Style::new(),
+            ),
         ];
         table.row(cells);
     }
@@ -218,7 +232,8 @@ impl<'s> ServerJson<'s> {
         let report = report.as_ref().ok().map(|report| ReportJson {
             address: &report.address,
             version: &report.version,
-            round_trip_ms: [report.round_trip.0, report.round_trip.1].map(|time| time.as_secs_f64() * 1_000.0),
+            round_trip_ms: [report.round_trip.0, report.round_trip.1]
+                .map(|time| time.as_secs_f64() * 1_000.0),
             keys: report.keys,
             used_memory: report.used_memory,
             max_memory: report.max_memory,

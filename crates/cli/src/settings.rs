@@ -69,7 +69,7 @@ impl Settings {
             drain: options.drain.map_or(default.drain, duration),
             max_connections: options.max_connections.unwrap_or(default.max_connections),
             store: default.store,
-            store_timeout: options.store_timeout.map_or(default.store_timeout, duration),
+            store_timeout: store_timeout(options.store_timeout, default.store_timeout)?,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
         };
@@ -89,6 +89,17 @@ fn networks(list: Option<List<Network>>) -> Option<Vec<IpNet>> {
 
 fn duration(span: Span) -> Duration {
     Duration::from_millis(span.as_millis())
+}
+
+/// No time at all would make every decision a failure.
+fn store_timeout(given: Option<Span>, default: Duration) -> Result<Duration, Failure> {
+    match given {
+        Some(Span::ZERO) => {
+            Err(Failure::Usage("the store timeout is 0; give it some time, such as 5ms".to_owned()))
+        }
+        Some(span) => Ok(duration(span)),
+        None => Ok(default),
+    }
 }
 
 fn read_token(path: &Path) -> Result<String, Failure> {

@@ -82,7 +82,10 @@ fn run(
             let (store, left) = (Arc::clone(store), Arc::clone(&left));
             runtime.spawn(async move {
                 let (mut run, mut dice) = (Run::default(), caller * 7_919 + 1);
-                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+                while left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok()
+                {
                     dice ^= dice << 13;
                     dice ^= dice >> 7;
                     dice ^= dice << 17;
@@ -126,7 +129,9 @@ fn incr(redis: &Redis, pipeline: &str) -> f64 {
 }
 
 fn throughput(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
-    println!("decisions through the store, {CALLERS} callers, {KEYS} keys, beside redis-benchmark -t incr -c {CALLERS}");
+    println!(
+        "decisions through the store, {CALLERS} callers, {KEYS} keys, beside redis-benchmark -t incr -c {CALLERS}"
+    );
     for algorithm in Algorithm::ALL {
         run(runtime, store, quota(algorithm, 100), CALLERS, KEYS, DECISIONS, PATIENT);
         let before = incr(redis, "1");
@@ -210,9 +215,14 @@ fn latency(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
     });
     pings.sort();
     ours.sort();
-    for (name, share) in [("p50", 0.50), ("p99", 0.99)] {
-        let at = |times: &[Duration]| times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6;
-        println!("  {name}  +{:.0} µs   ({:.0} µs; PING {:.0} µs)", at(&ours) - at(&pings), at(&ours), at(&pings));
+    for (name, percent) in [("p50", 50), ("p99", 99)] {
+        let at = |times: &[Duration]| times[times.len() * percent / 100].as_secs_f64() * 1e6;
+        println!(
+            "  {name}  +{:.0} µs   ({:.0} µs; PING {:.0} µs)",
+            at(&ours) - at(&pings),
+            at(&ours),
+            at(&pings)
+        );
     }
 }
 
@@ -255,7 +265,11 @@ fn lateness(runtime: &Runtime) {
     proxy.stall();
     let ours = run(runtime, &store, quota(Algorithm::TokenBucket, 100), 64, KEYS, 20_000, DEFAULT_TIMEOUT);
     println!("\na store that accepts and never answers, 64 callers, {DEFAULT_TIMEOUT:?} to decide");
-    println!("  the latest of {} decisions came after {:.1} ms", ours.decisions, ours.latest.as_secs_f64() * 1e3);
+    println!(
+        "  the latest of {} decisions came after {:.1} ms",
+        ours.decisions,
+        ours.latest.as_secs_f64() * 1e3
+    );
 }
 
 /// How long it takes until a killed master's replica decides.

@@ -42,8 +42,9 @@ impl Connector {
             Some(tls) => {
                 let read = |path: &Option<_>| path.as_deref().map(read).transpose();
                 let (cert, key) = (read(&tls.cert)?, read(&tls.key)?);
-                let client_tls =
-                    cert.zip(key).map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+                let client_tls = cert
+                    .zip(key)
+                    .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
                 Some(TlsCertificates { client_tls, root_cert: read(&tls.ca)? })
             }
         };
@@ -152,12 +153,14 @@ pub(crate) async fn check_role(
     address: &Address,
 ) -> Result<(), Problem> {
     let role: Vec<Value> = ask(connection, &redis::cmd("ROLE"), address).await?;
-    let text = |value: Option<&Value>| value.and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
+    let text =
+        |value: Option<&Value>| value.and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
     match text(role.first()).as_deref() {
         Some("master") => Ok(()),
         Some("slave") => {
             let master = text(role.get(1)).unwrap_or_default();
-            let port = role.get(2).and_then(|port| redis::from_redis_value_ref::<u16>(port).ok()).unwrap_or(0);
+            let port =
+                role.get(2).and_then(|port| redis::from_redis_value_ref::<u16>(port).ok()).unwrap_or(0);
             let text = format!(
                 "{address}: it is a replica of {master}:{port}; give the master's address, or let redis+sentinel:// find it"
             );
@@ -171,5 +174,6 @@ pub(crate) async fn check_role(
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    fs::read(path).map_err(|error| Problem::new(Failure::Other, format!("cannot read {}: {error}", path.display())))
+    fs::read(path)
+        .map_err(|error| Problem::new(Failure::Other, format!("cannot read {}: {error}", path.display())))
 }

@@ -95,7 +95,7 @@ pub(crate) fn request<'g>(way: Way, time: Time, groups: impl Iterator<Item = &'g
         Time::Server => out.numbers([0, 0]),
         Time::Explicit(now, ttl) => out.numbers([now.as_millis(), ttl.as_millis()]),
     }
-    out.append(body).finish()
+    out.append(&body).finish()
 }
 
 /// Takes that differ in nothing but their key go together.
@@ -127,7 +127,7 @@ fn put_groups<'g>(out: &mut Array, groups: impl Iterator<Item = &'g [OwnedOp]>) 
         }
     }
     out.numbers([quotas.len() as u64]);
-    *out = std::mem::take(out).append(list).append(body);
+    *out = std::mem::take(out).append(&list).append(&body);
 }
 
 fn put_quota(out: &mut Array, quota: &Quota) {
@@ -206,7 +206,7 @@ impl Array {
         self.count += 1;
     }
 
-    fn append(mut self, other: Self) -> Self {
+    fn append(mut self, other: &Self) -> Self {
         self.items.extend_from_slice(&other.items);
         self.count += other.count;
         self
@@ -235,14 +235,6 @@ const FOREIGN: u64 = 32;
 const FULL: u64 = 64;
 const UNDECIDED: u64 = 128;
 
-/// What a script said to a group.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Said {
-    Decided(Outcomes),
-    /// The short way cannot decide it.
-    Undecided,
-}
-
 impl<'b> Reply<'b> {
     pub(crate) fn new(mut bytes: &'b [u8]) -> Option<Self> {
         rmp::decode::read_array_len(&mut bytes).ok()?;
@@ -250,16 +242,14 @@ impl<'b> Reply<'b> {
         Some(Self { rest: bytes, now })
     }
 
-    /// What is said to the next group; none if the answer is not one of ours.
-    pub(crate) fn next(&mut self, group: &[OwnedOp]) -> Option<Said> {
+    /// What is said to the next group; fewer outcomes than operations if the short way could not decide it, none at
+    /// all if the answer is not one of ours.
+    pub(crate) fn next(&mut self, group: &[OwnedOp]) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         for op in group {
-            match self.outcome(op)? {
-                Some(outcome) => outcomes.push(outcome),
-                None => return Some(Said::Undecided),
-            }
+            outcomes.extend(self.outcome(op)?);
         }
-        Some(Said::Decided(outcomes))
+        Some(outcomes)
     }
 
     /// The next operation's outcome, if there is one.

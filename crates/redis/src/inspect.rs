@@ -75,15 +75,14 @@ async fn inspect(shard: &Shard) -> Result<ServerReport, Problem> {
         Ok(asked) => asked.map_err(|error| Problem::of(&error, &address))?,
         Err(_) => return Err(Problem::new(Failure::Connection, format!("{address}: it does not answer"))),
     };
-    let round_trip = (
-        trips.iter().min().copied().unwrap_or_default(),
-        trips.iter().max().copied().unwrap_or_default(),
-    );
+    let round_trip =
+        (trips.iter().min().copied().unwrap_or_default(), trips.iter().max().copied().unwrap_or_default());
     Ok(report(address, &info, keys, round_trip))
 }
 
 fn report(address: String, info: &str, keys: u64, round_trip: (Duration, Duration)) -> ServerReport {
-    let fields: HashMap<&str, &str> = info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+    let fields: HashMap<&str, &str> =
+        info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
     let text = |name: &str| fields.get(name).copied().unwrap_or_default();
     let number = |name: &str| text(name).parse().unwrap_or(0);
     let version = match text("valkey_version") {

@@ -47,7 +47,12 @@ pub(crate) trait Keeper: Send + Sync + 'static {
 impl FleetSecret {
     pub(crate) fn new(prefix: &str, given: Option<[u8; 16]>) -> Self {
         let fixed = given.is_some();
-        Self { agreed: ArcSwapOption::from_pointee(given), name: format!("{prefix}:secret"), fixed, problem: Mutex::new(None) }
+        Self {
+            agreed: ArcSwapOption::from_pointee(given),
+            name: format!("{prefix}:secret"),
+            fixed,
+            problem: Mutex::new(None),
+        }
     }
 
     /// The secret, if it is agreed.
@@ -60,7 +65,8 @@ impl FleetSecret {
         if self.agreed.load().is_some() {
             return None;
         }
-        let unknown = || Problem::new(Failure::Connection, "the secret that keys are hashed with is not known yet");
+        let unknown =
+            || Problem::new(Failure::Connection, "the secret that keys are hashed with is not known yet");
         Some(self.problem.lock().clone().unwrap_or_else(unknown))
     }
 

@@ -97,7 +97,11 @@ impl Watch {
     /// What a sentinel says. The address is asked for by itself: the sentinel that leads a failover names the new master
     /// there as soon as it has promoted it, while its account of the master goes on with the old address under the new
     /// epoch. The epoch is asked for first, so that an address is never taken for that of a later election.
-    async fn view(&self, connection: &mut MultiplexedConnection, sentinel: &Address) -> Result<View, Problem> {
+    async fn view(
+        &self,
+        connection: &mut MultiplexedConnection,
+        sentinel: &Address,
+    ) -> Result<View, Problem> {
         let asked = timeout(ANSWER_LIMIT, async {
             let account: Vec<String> = self.command("MASTER").query_async(connection).await?;
             let address: Option<(String, u16)> =
@@ -112,7 +116,9 @@ impl Watch {
                 }
                 Problem::of(&error, sentinel)
             })?,
-            Err(_) => return Err(Problem::new(Failure::Connection, format!("{sentinel}: it does not answer"))),
+            Err(_) => {
+                return Err(Problem::new(Failure::Connection, format!("{sentinel}: it does not answer")));
+            }
         };
         let epoch = account.chunks_exact(2).find(|field| field[0] == "config-epoch").map(|field| &field[1]);
         let (host, port) = address

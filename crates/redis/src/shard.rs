@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use crate::connect::Connector;
-use crate::encode::{OwnedOp, Reply, Said, Way, request};
+use crate::encode::{OwnedOp, Reply, Way, request};
 use crate::link::{Connected, Link};
 use crate::problem::Problem;
 use crate::store::Clockwork;
@@ -32,7 +32,7 @@ const REMEMBERED: Duration = Duration::from_secs(10);
 /// A group on its way.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) ops: SmallVec<[OwnedOp; 2]>,
+    pub(crate) ops: SmallVec<[OwnedOp; 1]>,
     pub(crate) slot: u16,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<Answered>,
@@ -56,7 +56,7 @@ pub(crate) struct Answered {
 
 impl Waiting {
     pub(crate) fn new(
-        ops: SmallVec<[OwnedOp; 2]>,
+        ops: SmallVec<[OwnedOp; 1]>,
         slot: u16,
         deadline: Instant,
         reply: oneshot::Sender<Answered>,
@@ -318,8 +318,10 @@ impl Shard {
         let (mut reply, mut undecided) = (Reply::new(bytes), Unit::new());
         for group in groups {
             match reply.as_mut().and_then(|reply| reply.next(&group.ops)) {
-                Some(Said::Undecided) => undecided.push(Waiting { long_way: true, ..group }),
-                Some(Said::Decided(outcomes)) => {
+                Some(outcomes) if outcomes.len() < group.ops.len() => {
+                    undecided.push(Waiting { long_way: true, ..group });
+                }
+                Some(outcomes) => {
                     if let Some(Outcome::Unavailable(failure)) = outcomes.first() {
                         self.stats.count_error(*failure);
                     }
@@ -352,7 +354,8 @@ impl Shard {
         }
         let problem = Problem::of(error, &self.name);
         let failure = problem.failure;
-        let outcome = if is_answer(error) { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
+        let outcome =
+            if is_answer(error) { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
         match failure {
             Failure::Replica | Failure::Credentials | Failure::Connection | Failure::NotAStore => {
                 self.lose(generation, &problem);

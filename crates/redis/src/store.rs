@@ -279,7 +279,7 @@ impl Places for RedisStore {
             Ok(shard) => shard,
             Err(failure) => return fail(failure),
         };
-        let owned: SmallVec<[OwnedOp; 2]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
+        let owned: SmallVec<[OwnedOp; 1]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
         let takes = |op: &&OwnedOp| matches!(op.action, Action::Take);
         let turned_away = owned.iter().any(OwnedOp::denies);
         let taken = if turned_away { owned.iter().filter(takes).cloned().collect() } else { Vec::new() };
@@ -331,8 +331,7 @@ impl Late {
     /// have been taken and stays so.
     async fn give_back(self, answer: oneshot::Receiver<Answered>) {
         let Ok(Answered { outcomes, at: Some(since) }) = answer.await else { return };
-        let allowed =
-            |outcome: &Outcome| outcome.verdict().is_none_or(|verdict| verdict.allowed);
+        let allowed = |outcome: &Outcome| outcome.verdict().is_none_or(|verdict| verdict.allowed);
         if !outcomes.iter().all(allowed) {
             return;
         }

@@ -156,7 +156,8 @@ impl Parser {
     fn parse(&self, text: &str, tls: bool) -> Result<RedisUrl, String> {
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
-        let (login, hosts) = authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
+        let (login, hosts) =
+            authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
         let addresses: Vec<Address> =
             hosts.split(',').map(|host| self.address(host)).collect::<Result<_, _>>()?;
         let (topology, database) = self.topology(addresses, path)?;
@@ -220,7 +221,9 @@ impl Parser {
         let port = match port {
             None => self.port,
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-                format!("`{port}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40")
+                format!(
+                    "`{port}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40"
+                )
             })?,
         };
         Ok(Address { host: host.to_owned(), port })
@@ -275,9 +278,8 @@ impl RedisUrl {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.tls.is_some() { "s" } else { "" };
-        let list = |addresses: &[Address]| {
-            addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",")
-        };
+        let list =
+            |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
         match &self.topology {
             Topology::Single(address) => write!(f, "redis{s}://{address}")?,
             Topology::Sentinel { sentinels, master } => {
@@ -293,7 +295,8 @@ fn login_of(text: &str) -> Result<Credentials, String> {
     if text.is_empty() {
         return Ok(Credentials::default());
     }
-    let (user, password) = text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
+    let (user, password) =
+        text.split_once(':').map_or((text, None), |(user, password)| (user, Some(password)));
     let user = Some(decode(user)?).filter(|user| !user.is_empty());
     Ok(Credentials { user, password: password.map(decode).transpose()? })
 }

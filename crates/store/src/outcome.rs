@@ -29,8 +29,9 @@ impl Outcome {
     }
 }
 
-/// The outcomes of one group, in the order of its operations.
-pub type Outcomes = SmallVec<[Outcome; 4]>;
+/// The outcomes of one group, in the order of its operations. Most groups on their way through a network have one, and
+/// are moved about more often than they are read.
+pub type Outcomes = SmallVec<[Outcome; 1]>;
 
 /// Why an operation could not be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,12 @@ pub(crate) struct Terms<'r> {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<dyn Store>, timeout: Duration, secret: Option<Secret>, remember: bool) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        timeout: Duration,
+        secret: Option<Secret>,
+        remember: bool,
+    ) -> Self {
         Self { store: DenyCache::new(Behind(store)), timeout, secret, remember }
     }
 

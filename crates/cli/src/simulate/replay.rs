@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::store::MemoryStore;
 use tidegate::redis::{RedisStore, RedisUrl};
+use tidegate::store::MemoryStore;
 use tidegate::{Checked, Limiter, ManualClock, Status};
 use tidegate_core::{Request, RuleSet, Secret, Span, Timestamp};
 use tidegate_wire::CheckBody;
@@ -114,7 +114,8 @@ impl Replay {
         match checked.status {
             Status::Enforced => Ok(checked),
             Status::Local | Status::Disabled | Status::Unavailable => {
-                let why = store.problem().map_or_else(|| "it did not answer".to_owned(), |problem| problem.text);
+                let why =
+                    store.problem().map_or_else(|| "it did not answer".to_owned(), |problem| problem.text);
                 Err(format!("the store failed: {why}"))
             }
         }
@@ -149,7 +150,10 @@ impl SharedReplay {
         url.prefix = format!("{}:simulate:{}", url.prefix, std::process::id());
         let store = runtime.block_on(async {
             let builder = RedisStore::builder(url).timeout(STORE_TIMEOUT).secret(SECRET);
-            let store = builder.clock(Arc::clone(clock) as _, STORE_TTL).start().map_err(|problem| failed(&problem))?;
+            let store = builder
+                .clock(Arc::clone(clock) as _, STORE_TTL)
+                .start()
+                .map_err(|problem| failed(&problem))?;
             match tokio::time::timeout(CONNECT_TIMEOUT, store.ready()).await {
                 Ok(()) => Ok(store),
                 Err(_) => Err(match store.problem() {

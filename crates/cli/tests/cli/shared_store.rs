@@ -44,7 +44,8 @@ fn two_servers_enforce_one_limit() {
     let admitted: u64 = thread::scope(|scope| {
         let asking = servers.each_ref().map(|server| {
             scope.spawn(|| {
-                let check = |_: &u64| server.check(r#"{"user":"alice","resource":"/open"}"#)["allowed"] == true;
+                let check =
+                    |_: &u64| server.check(r#"{"user":"alice","resource":"/open"}"#)["allowed"] == true;
                 (0..30_u64).filter(check).count() as u64
             })
         });

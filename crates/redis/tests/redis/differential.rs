@@ -129,7 +129,10 @@ async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) 
         if let Action::Return { .. } = action {
             wanted = Verdict { allowed: true, retry: tidegate_core::Retry::Now, ..wanted };
         }
-        assert_eq!(verdict, wanted, "{algorithm}, seed {seed}, step {step}: {action:?} {cost} of {asked:?} at {now}");
+        assert_eq!(
+            verdict, wanted,
+            "{algorithm}, seed {seed}, step {step}: {action:?} {cost} of {asked:?} at {now}"
+        );
     }
 }
 

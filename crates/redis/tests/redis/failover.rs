@@ -381,7 +381,8 @@ async fn a_slot_may_move_to_a_master_that_had_none() {
     let mut taken = 0;
     take_each(&store, user, &RULES, &mut taken).await;
     let (from, masters) = (cluster.node_for_slot(slot), cluster.masters());
-    let newcomer = Redis::options().args(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]).start();
+    let newcomer =
+        Redis::options().args(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]).start();
     let port = from.address().port().to_string();
     newcomer.query::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port]);
     let id: String = from.query(&["CLUSTER", "MYID"]);

@@ -144,7 +144,10 @@ async fn a_node_that_dies_holds_nothing_for_long() {
             let left = left(&store, "groups", user, quota).await;
             // Its last group may have been settled without its being able to say so.
             let used = before - left;
-            assert!((admitted..=admitted + 1).contains(&used), "round {round}, {user}: {used} used, {admitted} admitted");
+            assert!(
+                (admitted..=admitted + 1).contains(&used),
+                "round {round}, {user}: {used} used, {admitted} admitted"
+            );
         }
     }
 }

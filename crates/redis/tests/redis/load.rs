@@ -116,8 +116,12 @@ impl Load {
         let stop = Arc::new(AtomicBool::new(false));
         let failures = Arc::new(Mutex::new(BTreeMap::new()));
         let mut tasks = JoinSet::new();
-        let workers: Vec<_> =
-            users.iter().cycle().take(WORKERS.max(users.len())).map(|user| Arc::new(Worker::new(user))).collect();
+        let workers: Vec<_> = users
+            .iter()
+            .cycle()
+            .take(WORKERS.max(users.len()))
+            .map(|user| Arc::new(Worker::new(user)))
+            .collect();
         for worker in &workers {
             let (store, worker) = (Arc::clone(store), Arc::clone(worker));
             let (stop, failures) = (Arc::clone(&stop), Arc::clone(&failures));

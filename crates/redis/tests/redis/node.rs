@@ -78,8 +78,8 @@ impl Node {
     /// What it has said under `name` last, if anything.
     pub(crate) fn said(&self, name: &str) -> Option<u64> {
         let log = self.process.log();
-        let lines = log.lines().filter_map(|line| line.split_once(' '));
-        lines.filter(|(said, _)| *said == name).last().map(|(_, value)| value.parse().unwrap())
+        let mut lines = log.lines().filter_map(|line| line.split_once(' ')).rev();
+        lines.find(|(said, _)| *said == name).map(|(_, value)| value.parse().unwrap())
     }
 
     /// Waits for it to end by itself; what it has said under `name`.
@@ -116,7 +116,10 @@ async fn count(store: Arc<RedisStore>, quota: Quota, requests: u64) -> u64 {
             let (store, left) = (Arc::clone(&store), Arc::clone(&left));
             tokio::spawn(async move {
                 let mut admitted = 0;
-                while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+                while left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                    .is_ok()
+                {
                     let groups: [Group<'_>; 1] = [[take("shared", "alice", quota, 1)].into_iter().collect()];
                     let outcome = store.apply(&groups, patient()).await[0][0];
                     let verdict = outcome.verdict().unwrap_or_else(|| panic!("{outcome:?}"));

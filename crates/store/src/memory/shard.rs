@@ -357,7 +357,12 @@ impl Books {
     }
 
     /// What to say about a hold that is not there: it is gone, or the retry of an admitted request held nothing.
-    fn settle_replay<C: Counter>(&mut self, table: &mut Table<C>, take: &Take<'_>, now: Timestamp) -> Verdict {
+    fn settle_replay<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        now: Timestamp,
+    ) -> Verdict {
         let fingerprint = take.key.fingerprint();
         match take.request_id {
             Some(id) if take.cost > 0 && self.replays.is_free(fingerprint, id, take.cost, now) => {
