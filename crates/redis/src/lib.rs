@@ -7,7 +7,7 @@
 //! groups → (coordinator) → shard → batch → script → outcomes
 //! ```
 //!
-//! [`url`] says where the servers are, one file each finds the master ([`Topology`]): `sentinel`, `cluster`. A
+//! `url` says where the servers are, one file each finds the master ([`Topology`]): `sentinel`, `cluster`. A
 //! `shard` is one master: a `link` that is kept up, and what waits to be sent over it. The fleet's `secret` is agreed
 //! through the servers themselves.
 

@@ -1,0 +1,169 @@
+//! All or nothing over places that may fail, each of them a store in memory.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::HashSet;
+use std::future::{Ready, ready};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use tidegate_core::rule::OnStoreFailure;
+use tidegate_core::{Algorithm, HoldId, Key, Operation, Quota, Secret, Span, Take, Timestamp};
+use tidegate_store::coordinator::{Places, apply_group};
+use tidegate_store::{Action, Clock, Deadline, Failure, ManualClock, MemoryStore, Outcome, Outcomes};
+
+/// As many places as there are users, some of which are down.
+struct World {
+    places: Vec<MemoryStore>,
+    clock: Arc<ManualClock>,
+    down: Mutex<HashSet<u16>>,
+    holds: AtomicU64,
+}
+
+const USERS: [&str; 3] = ["alice", "acme", "everybody"];
+
+fn tag(user: usize) -> tidegate_core::Tag {
+    Secret::new([4; 16]).encode().part(1, USERS[user].as_bytes()).tag()
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_704_067_200_000)));
+        let places = USERS.iter().map(|_| MemoryStore::new(100, clock.clone())).collect();
+        Self { places, clock, down: Mutex::default(), holds: AtomicU64::new(0) }
+    }
+
+    fn set_down(&self, place: u16) {
+        self.down.lock().unwrap().insert(place);
+    }
+
+    async fn apply(&self, ops: &[Operation<'_>]) -> Outcomes {
+        apply_group(self, ops, Deadline::after(Instant::now(), Duration::from_secs(5))).await
+    }
+
+    async fn takes(&self, ops: &[Operation<'_>]) -> bool {
+        self.apply(ops).await.iter().all(|outcome| outcome.verdict().is_some_and(|verdict| verdict.allowed))
+    }
+
+    fn left(&self, user: usize, quota: Quota) -> u64 {
+        let look = Operation { action: Action::Peek, ..take(user, quota, 0) };
+        self.places[user].apply_at(&[look], self.clock.now())[0].verdict().unwrap().remaining
+    }
+}
+
+impl Places for World {
+    type Pending = Ready<Outcomes>;
+
+    fn place_of(&self, op: &Operation<'_>) -> u16 {
+        let place = (0..USERS.len()).find(|&user| tag(user) == op.take.key.tag).unwrap();
+        u16::try_from(place).unwrap()
+    }
+
+    fn submit(&self, place: u16, ops: &[Operation<'_>], _deadline: Deadline) -> Self::Pending {
+        if self.down.lock().unwrap().contains(&place) {
+            return ready(ops.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect());
+        }
+        ready(self.places[usize::from(place)].apply_at(ops, self.clock.now()))
+    }
+
+    fn hold_id(&self) -> HoldId {
+        HoldId([1, self.holds.fetch_add(1, Ordering::Relaxed)])
+    }
+}
+
+fn quota(limit: u64) -> Quota {
+    Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(3_600)).unwrap()
+}
+
+fn take(user: usize, quota: Quota, cost: u64) -> Operation<'static> {
+    Take::new(Key::new("rule", quota.algorithm(), tag(user)), quota, cost).into()
+}
+
+fn on_failure(op: Operation<'static>, what: OnStoreFailure) -> Operation<'static> {
+    Operation { take: Take { on_store_failure: what, ..op.take }, ..op }
+}
+
+#[tokio::test]
+async fn what_is_settled_stays_and_what_is_refused_leaves_nothing() {
+    let world = World::new();
+    let group = [take(0, quota(10), 2), take(1, quota(3), 2), take(2, quota(10), 1)];
+    assert!(world.takes(&group).await);
+    assert!(!world.takes(&group).await, "the second has one left");
+    assert_eq!([world.left(0, quota(10)), world.left(1, quota(3)), world.left(2, quota(10))], [8, 1, 9]);
+    world.clock.advance(Span::from_secs(5));
+    assert_eq!(world.left(0, quota(10)), 8, "and nothing expires that was settled");
+}
+
+#[tokio::test]
+async fn a_refused_group_is_told_what_each_would_have_been_told_alone() {
+    let world = World::new();
+    assert!(world.takes(&[take(0, quota(10), 4), take(1, quota(1), 1)]).await);
+    let outcomes = world.apply(&[take(0, quota(10), 3), take(1, quota(1), 1)]).await;
+    let verdicts: Vec<_> = outcomes.iter().map(|outcome| *outcome.verdict().unwrap()).collect();
+    assert_eq!((verdicts[0].allowed, verdicts[0].remaining), (true, 6));
+    assert!(!verdicts[1].allowed);
+}
+
+#[tokio::test]
+async fn a_dead_place_leaves_the_others_to_decide_if_its_rule_lets_pass() {
+    let world = World::new();
+    world.set_down(1);
+    let group = [take(0, quota(2), 1), on_failure(take(1, quota(1), 1), OnStoreFailure::Allow)];
+    for left in [1, 0] {
+        let outcomes = world.apply(&group).await;
+        assert!(outcomes[0].verdict().unwrap().allowed);
+        assert_eq!(outcomes[1], Outcome::Unavailable(Failure::Connection));
+        assert_eq!(world.left(0, quota(2)), left, "it counts");
+    }
+    assert!(!world.apply(&group).await[0].verdict().unwrap().allowed, "and it refuses");
+}
+
+#[tokio::test]
+async fn a_dead_place_takes_nothing_from_the_others_if_its_rule_insists() {
+    let world = World::new();
+    world.set_down(1);
+    let group = [take(0, quota(2), 1), on_failure(take(1, quota(1), 1), OnStoreFailure::Deny)];
+    let outcomes = world.apply(&group).await;
+    assert_eq!(outcomes[1], Outcome::Unavailable(Failure::Connection));
+    assert_eq!(world.left(0, quota(2)), 2, "the request is turned away, so nothing is taken");
+    let shadow = Operation { take: Take { shadow: true, ..group[1].take }, ..group[1] };
+    world.apply(&[group[0], shadow]).await;
+    assert_eq!(world.left(0, quota(2)), 1, "a rule that only watches turns nobody away");
+}
+
+#[tokio::test]
+async fn a_shadow_counts_only_if_the_request_goes_ahead() {
+    let world = World::new();
+    let shadow =
+        Operation { take: Take { shadow: true, ..take(1, quota(1), 1).take }, ..take(1, quota(1), 1) };
+    let group = [take(0, quota(3), 1), shadow];
+    for round in 0..4 {
+        let outcomes = world.apply(&group).await;
+        assert_eq!(outcomes[0].verdict().unwrap().allowed, round < 3, "round {round}");
+        assert_eq!(outcomes[1].verdict().unwrap().allowed, round < 1, "round {round}");
+    }
+    assert_eq!((world.left(0, quota(3)), world.left(1, quota(1))), (0, 0));
+}
+
+proptest! {
+    /// One after the other, groups over several places are decided as if they were in one.
+    #[test]
+    fn places_are_as_one(groups in prop::collection::vec([0u64..4, 0..4, 0..4], 1..60), steps in 0u64..3_000) {
+        let world = World::new();
+        let one = MemoryStore::new(100, Arc::new(ManualClock::default()));
+        let quotas = [quota(20), quota(30), quota(40)];
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for costs in groups {
+            world.clock.advance(Span::from_millis(steps));
+            let ops: Vec<_> =
+                (0..3).filter(|&user| costs[user] > 0).map(|user| take(user, quotas[user], costs[user])).collect();
+            let wanted = one.apply_at(&ops, world.clock.now());
+            let found = runtime.block_on(world.apply(&ops));
+            let said = |outcomes: &Outcomes| -> Vec<(bool, u64)> {
+                outcomes.iter().map(|outcome| outcome.verdict().unwrap()).map(|v| (v.allowed, v.remaining)).collect()
+            };
+            prop_assert_eq!(said(&found), said(&wanted));
+        }
+    }
+}
