@@ -279,7 +279,7 @@ fn failover(runtime: &Runtime) {
     let store = runtime.block_on(connect(&sentinel.url(), PATIENT));
     sentinel.master().kill();
     println!("  Sentinel (down-after 500 ms)   {:.2} s", outage(runtime, &store, 0).as_secs_f64());
-    let cluster = Cluster::start();
+    let cluster = Cluster::options().node_timeout(Duration::from_secs(1)).start();
     let store = runtime.block_on(connect(&cluster.url(), PATIENT));
     cluster.masters()[0].kill();
     let worst = (0..30).map(|user| outage(runtime, &store, user)).max().unwrap();

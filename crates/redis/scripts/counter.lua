@@ -50,9 +50,17 @@ local function fresh(key, asked)
   return counter
 end
 
+-- Raises what is wrong with reading a key, unless it is that the key holds something else.
+local function raise_unless_foreign(reply, ...)
+  if not find(reply.err, 'WRONGTYPE', 1, true) then
+    call(...)
+  end
+end
+
 local function load_hash(key, asked)
   local fields = try('HMGET', key, 'c', 'q')
   if fields.err then
+    raise_unless_foreign(fields, 'HMGET', key, 'c', 'q')
     return false
   elseif not fields[1] then
     return fresh(key, asked)
@@ -92,6 +100,7 @@ end
 local function load_log(key, asked)
   local heads = try('ZRANGEBYSCORE', key, HEAD, HEAD)
   if heads.err then
+    raise_unless_foreign(heads, 'ZRANGEBYSCORE', key, HEAD, HEAD)
     return false
   elseif not heads[1] then
     local counter = fresh(key, asked)

@@ -40,6 +40,8 @@ impl Connector {
         let tls = match &url.tls {
             None => None,
             Some(tls) => {
+                // An error says that somebody has chosen already, which is as good.
+                rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
                 let read = |path: &Option<_>| path.as_deref().map(read).transpose();
                 let (cert, key) = (read(&tls.cert)?, read(&tls.key)?);
                 let client_tls = cert
@@ -71,6 +73,7 @@ impl Connector {
         for load in self.scripts.load() {
             ask::<Value>(&mut connection, &load, address).await?;
         }
+        self.check_scripting(&mut connection, address).await?;
         for way in [Way::Short, Way::Long] {
             let keys = self.trial_keys.iter().map(String::as_bytes);
             let trial = self.scripts.run(way, keys, &request(way, Time::Server, std::iter::empty()));
@@ -79,20 +82,51 @@ impl Connector {
         Ok(connection)
     }
 
+    /// Fails unless there is a command that runs scripts. Servers quote what they do not understand, and what our
+    /// scripts are sent is no text that we could read back; so this is asked for by itself.
+    async fn check_scripting(
+        &self,
+        connection: &mut MultiplexedConnection,
+        address: &Address,
+    ) -> Result<(), Problem> {
+        let mut unknown = redis::cmd("EVALSHA");
+        unknown.arg("0".repeat(40)).arg(0);
+        match ask::<Value>(connection, &unknown, address).await {
+            Err(problem) if problem.failure != Failure::Other => Err(problem),
+            _ => Ok(()),
+        }
+    }
+
     /// A connection to any server.
     pub(crate) async fn open(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
         let client = self.client(address, &self.credentials, self.database)?;
-        connect(&client, address).await
+        self.connect(&client, address).await
     }
 
     /// A connection to a sentinel.
     pub(crate) async fn open_sentinel(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
-        connect(&self.sentinel_client(address)?, address).await
+        self.connect(&self.sentinel_client(address)?, address).await
     }
 
     /// How to reach a sentinel.
     pub(crate) fn sentinel_client(&self, address: &Address) -> Result<Client, Problem> {
         self.client(address, &self.sentinel_credentials, 0)
+    }
+
+    async fn connect(&self, client: &Client, address: &Address) -> Result<MultiplexedConnection, Problem> {
+        // Every call has a limit of its own, so none is wanted here.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+        let opened =
+            timeout(CONNECT_LIMIT, client.get_multiplexed_async_connection_with_config(&config)).await;
+        match opened {
+            Ok(opened) => opened.map_err(|error| Problem::of(&error, address)),
+            // A server that does not speak TLS goes on waiting for what it would understand.
+            Err(_) if self.tls.is_some() => {
+                let Problem { failure, text } = silent(address);
+                Err(Problem::new(failure, format!("{text}; if it does not speak TLS, use redis://")))
+            }
+            Err(_) => Err(silent(address)),
+        }
     }
 
     fn client(&self, address: &Address, who: &Credentials, database: i64) -> Result<Client, Problem> {
@@ -117,16 +151,6 @@ impl Connector {
             Some(certificates) => Client::build_with_tls(info, certificates.clone()),
         }
         .map_err(unusable)
-    }
-}
-
-async fn connect(client: &Client, address: &Address) -> Result<MultiplexedConnection, Problem> {
-    // Every call has a limit of its own, so none is wanted here.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let opened = timeout(CONNECT_LIMIT, client.get_multiplexed_async_connection_with_config(&config)).await;
-    match opened {
-        Ok(opened) => opened.map_err(|error| Problem::of(&error, address)),
-        Err(_) => Err(silent(address)),
     }
 }
 
@@ -166,8 +190,12 @@ pub(crate) async fn check_role(
             );
             Err(Problem::new(Failure::Replica, text))
         }
+        Some("sentinel") => {
+            let text = format!("{address}: it is a sentinel, which counts nothing; use redis+sentinel://");
+            Err(Problem::new(Failure::NotAStore, text))
+        }
         _ => {
-            let text = format!("{address}: it counts nothing; a sentinel belongs to redis+sentinel://");
+            let text = format!("{address}: what answers does not speak the Redis protocol");
             Err(Problem::new(Failure::NotAStore, text))
         }
     }

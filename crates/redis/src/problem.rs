@@ -26,9 +26,18 @@ impl Problem {
             Failure::NotAStore if matches!(error.code(), Some("MOVED" | "CROSSSLOT")) => {
                 "it is a node of a Cluster; use redis+cluster://"
             }
+            Failure::Connection if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                "it hangs up: is it going down, or does it want TLS (rediss://)?"
+            }
             Failure::Connection => "is it running, and is the address right?",
             Failure::Credentials => "give the user and password in the URL: redis://user:password@host:port",
             Failure::Permission => "docs/operations/redis.md lists what the user must be allowed to do",
+            Failure::NotAStore if mentions(error, &CERTIFICATES) => {
+                "who may have signed is said by ?ca=, who we are by ?cert= and ?key="
+            }
+            Failure::NotAStore if mentions(error, &HANDSHAKES) => {
+                "what answers does not speak TLS; use redis://"
+            }
             Failure::NotAStore => "what answers does not speak the Redis protocol; with TLS use rediss://",
             Failure::Replica => "give the master's address, or let redis+sentinel:// find it",
             Failure::NoScripts => "the commands EVALSHA and SCRIPT must not be renamed or disabled",
@@ -37,7 +46,9 @@ impl Problem {
             Failure::ClusterDown => "a master is missing and no replica has taken its place",
             Failure::Deadline | Failure::Full | Failure::Foreign | Failure::Other => "",
         };
-        let text = format!("{place}: {error}");
+        // What a parser has to say takes several lines.
+        let error = error.to_string();
+        let text = format!("{place}: {}", error.split_whitespace().collect::<Vec<_>>().join(" "));
         let text = if advice.is_empty() { text } else { format!("{text}; {advice}") };
         Self { failure, text }
     }
@@ -62,7 +73,8 @@ pub(crate) fn classify(error: &RedisError) -> Failure {
             Failure::NotAStore
         }
         ErrorKind::Server(ServerErrorKind::NoPerm) => Failure::Permission,
-        ErrorKind::Io if is_tls(error) => Failure::NotAStore,
+        // A handshake that fails means that the other side does not want to speak to us, not that it is away.
+        ErrorKind::Io if mentions(error, &CERTIFICATES) || mentions(error, &HANDSHAKES) => Failure::NotAStore,
         ErrorKind::Io | ErrorKind::ClusterConnectionNotFound => Failure::Connection,
         _ => Failure::Other,
     }
@@ -84,6 +96,11 @@ fn by_code(code: &str, detail: &str) -> Option<Failure> {
             Failure::Credentials
         }
         "ERR" if detail.contains("unknown command") => Failure::NoScripts,
+        "ERR"
+            if detail.contains("executing the script can't") || detail.contains("ACL failure in script") =>
+        {
+            Failure::Permission
+        }
         "ERR" => {
             let quoted = ["OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS"];
             let found = quoted.into_iter().find(|code| detail.contains(&format!("-{code} ")));
@@ -93,10 +110,11 @@ fn by_code(code: &str, detail: &str) -> Option<Failure> {
     })
 }
 
-/// A handshake that fails means that the other side does not want to speak to us, not that it is away.
-fn is_tls(error: &RedisError) -> bool {
+/// What errors are about when certificates do not suit, and when the other side does not speak TLS at all.
+const CERTIFICATES: [&str; 3] = ["certificate", "Certificate", "fatal alert"];
+const HANDSHAKES: [&str; 3] = ["handshake", "InvalidContentType", "corrupt message"];
+
+fn mentions(error: &RedisError, words: &[&str]) -> bool {
     let text = error.to_string();
-    ["certificate", "Certificate", "handshake", "InvalidContentType", "corrupt message"]
-        .iter()
-        .any(|word| text.contains(word))
+    words.iter().any(|word| text.contains(word))
 }

@@ -85,11 +85,15 @@ impl FleetSecret {
                 self.read(shard, &mut connection).await?.unwrap_or(offer)
             }
         };
-        // Only what is known to be ours: the key may be somebody else's. If the server does not accept writes for now,
-        // another time will do.
+        // Only what is known to be ours: the key may be somebody else's.
         let mut expire = redis::cmd("PEXPIRE");
         expire.arg(&self.name).arg(ttl());
-        ask::<Value>(&mut connection, &expire, &shard.name).await.ok();
+        match ask::<Value>(&mut connection, &expire, &shard.name).await {
+            // Counters would be left without an end.
+            Err(problem) if problem.failure == Failure::Permission => return Err(problem),
+            // If the server does not accept writes for now, another time will do.
+            Ok(_) | Err(_) => {}
+        }
         if self.agreed.load().as_deref() != Some(&bytes) {
             tracing::info!("agreed on the secret that keys are hashed with");
             self.agreed.store(Some(Arc::new(bytes)));

@@ -114,6 +114,10 @@ impl Watch {
                     let text = format!("{sentinel}: there is no master called {}", self.master);
                     return Problem::new(Failure::Connection, text);
                 }
+                if error.to_string().contains("unknown command") {
+                    let text = format!("{sentinel}: it is no sentinel; use redis:// or redis+cluster://");
+                    return Problem::new(Failure::NotAStore, text);
+                }
                 Problem::of(&error, sentinel)
             })?,
             Err(_) => {

@@ -195,7 +195,10 @@ impl Shard {
         let mut units: Vec<Unit> = Vec::new();
         for waiting in batch {
             if waiting.deadline <= now {
-                self.stats.count_error(Failure::Deadline);
+                // Who has given up waiting has counted it already.
+                if !waiting.reply.is_closed() {
+                    self.stats.count_error(Failure::Deadline);
+                }
                 waiting.fail(Outcome::Unavailable(Failure::Deadline));
                 continue;
             }

@@ -146,7 +146,10 @@ struct Troubled {
 impl Troubled {
     async fn start() -> Self {
         // As it must be set for one master's trouble not to be everybody's.
-        let cluster = Cluster::options().args(["--cluster-require-full-coverage", "no"]).start();
+        let cluster = Cluster::options()
+            .node_timeout(Duration::from_secs(2))
+            .args(["--cluster-require-full-coverage", "no"])
+            .start();
         let store = Arc::new(connect(&cluster.url()).await);
         let mut by_master = [Vec::new(), Vec::new(), Vec::new()];
         for user in users(100) {

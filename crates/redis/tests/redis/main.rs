@@ -1,11 +1,17 @@
 //! The store against real servers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
 
+mod coalescing;
 mod conformance;
+mod deadlines;
 mod differential;
 mod exactness;
 mod failover;
 mod groups;
 mod load;
 mod node;
+mod problems;
+mod secret;
+mod startup;
 mod support;
+mod tls;

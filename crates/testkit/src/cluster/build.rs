@@ -41,7 +41,7 @@ impl ClusterOptions {
         self
     }
 
-    /// How long a node has to be silent to be called down; a second unless said otherwise.
+    /// How long a node has to be silent to be called down; 15 seconds unless said otherwise.
     #[must_use]
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;

@@ -41,7 +41,8 @@ impl Cluster {
             program: Program::default(),
             args: Vec::new(),
             password: None,
-            node_timeout: Duration::from_secs(1),
+            // On a busy machine a node may not run for a while; only tests of failures want that to be one.
+            node_timeout: Duration::from_secs(15),
         }
     }
 

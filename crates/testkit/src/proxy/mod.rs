@@ -101,9 +101,11 @@ impl Proxy {
 
     /// Closes all connections, and refuses new ones.
     pub fn cut(&self) {
-        self.shared.faults.set(Mode::Cut);
         // Refuses without giving the port up, so that it is ours again afterwards.
         rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both).ok();
+        // Before a stall ends, so that nothing of what it has held back gets through.
+        self.shared.close_links(|_| true);
+        self.shared.faults.set(Mode::Cut);
         self.shared.close_links(|_| true);
     }
 

@@ -1,5 +1,7 @@
 //! Servers that work together.
 
+use std::time::Duration;
+
 use tidegate_testkit::{Cluster, Redis, Sentinel, wait};
 
 use crate::{SOON, exists};
@@ -28,7 +30,7 @@ fn sentinels_move_the_master() {
 
 #[test]
 fn clusters_elect_masters_and_move_slots() {
-    let cluster = Cluster::options().password("secret").start();
+    let cluster = Cluster::options().password("secret").node_timeout(Duration::from_secs(1)).start();
     let pids: Vec<u32> = cluster.nodes().iter().map(Redis::pid).collect();
     assert_eq!((pids.len(), cluster.masters().len()), (6, 3));
     moves_a_slot(&cluster);

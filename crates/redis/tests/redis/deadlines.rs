@@ -1,0 +1,288 @@
+//! Networks that stall, lose, delay and cut: everybody has an answer in time, and it is not a wrong one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_core::rule::OnStoreFailure;
+use tidegate_core::{Action, Algorithm, Group, HoldId, Operation, Quota, Span};
+use tidegate_redis::RedisStore;
+use tidegate_store::coalesce::{MAX_BATCH, MAX_IN_FLIGHT, MAX_WAITING};
+use tidegate_store::{Deadline, Failure, Outcome, Store};
+use tidegate_testkit::{Proxy, Redis, wait};
+
+use crate::load::{SOON, attempt, yearly};
+use crate::support::{PATIENT, connect, one, patient, quota, ready, take};
+
+/// How long callers wait for what is not going to come.
+const SHORT: Duration = Duration::from_millis(150);
+
+const YEAR: Span = Span::from_secs(366 * 86_400);
+
+/// A server behind a network that can fail, a store that uses it, and another that sees what is there.
+struct Proxied {
+    redis: Redis,
+    proxy: Proxy,
+    store: Arc<RedisStore>,
+    witness: RedisStore,
+}
+
+impl Proxied {
+    async fn start() -> Self {
+        let redis = Redis::start();
+        let proxy = Proxy::start(redis.address());
+        let store = Arc::new(connect(&format!("redis://{}", proxy.address())).await);
+        let witness = connect(&redis.url()).await;
+        Self { redis, proxy, store, witness }
+    }
+
+    async fn used(&self, rule: &str, quota: Quota) -> u64 {
+        quota.limit() - one(&self.witness, take(rule, "alice", quota, 0)).await.remaining
+    }
+
+    /// How many operations of a kind were sent.
+    fn sent(&self, kind: &str) -> u64 {
+        self.store.shards()[0].stats.operations().find(|(name, _)| *name == kind).unwrap().1
+    }
+
+    fn failed(&self, failure: Failure) -> u64 {
+        self.store.shards()[0].stats.errors().find(|(kind, _)| *kind == failure).unwrap().1
+    }
+
+    /// Waits until the store decides again.
+    async fn recovers(&self) {
+        let start = Instant::now();
+        while attempt(&*self.store, &[take("recovered", "alice", yearly(), 1)], SOON).await[0]
+            .verdict()
+            .is_none()
+        {
+            assert!(start.elapsed() < SOON, "{:?}", self.store.problem());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn assert_no_key_stays(&self) {
+        assert_eq!(self.redis.keys_without_ttl(), Vec::<String>::new());
+    }
+}
+
+fn is_undecided(outcome: &Outcome, why: &[Failure]) -> bool {
+    matches!(outcome, Outcome::Unavailable(failure) | Outcome::Unknown(failure) if why.contains(failure))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_never_answers_keeps_nobody_beyond_the_deadline() {
+    let proxied = Proxied::start().await;
+    let store = &proxied.store;
+    proxied.proxy.stall();
+    let plain = take("stalled", "alice", yearly(), 1);
+    let of = |action| Operation { action, ..plain };
+    let id = HoldId([1, 2]);
+    let ops = [
+        of(Action::Peek),
+        plain,
+        of(Action::Hold { id, ttl: Span::from_secs(1) }),
+        of(Action::Settle { id }),
+        of(Action::Return { since: tidegate_core::Timestamp::from_millis(1) }),
+    ];
+    for op in ops {
+        let outcome = tokio::time::timeout(SOON, attempt(&**store, &[op], SHORT)).await.unwrap()[0];
+        assert!(is_undecided(&outcome, &[Failure::Deadline, Failure::Connection]), "{op:?}: {outcome:?}");
+    }
+    assert!(proxied.failed(Failure::Deadline) > 0);
+    // Whoever waits longer hears that the connection was given up, and is not made to wait for the next one.
+    let patient = attempt(&**store, &[plain], SOON).await;
+    assert!(is_undecided(&patient[0], &[Failure::Connection]), "{patient:?}");
+    assert_eq!(attempt(&**store, &[plain], SOON).await, [Outcome::Unavailable(Failure::Connection)]);
+    let problem = store.problem().unwrap();
+    assert!(problem.failure == Failure::Connection && problem.text.contains("does not answer"), "{problem}");
+
+    proxied.proxy.heal();
+    proxied.recovers().await;
+    proxied.assert_no_key_stays();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_done_but_never_confirmed_is_unknown() {
+    let proxied = Proxied::start().await;
+    proxied.proxy.drop_replies();
+    let outcomes = attempt(&*proxied.store, &[take("unheard", "alice", yearly(), 5)], SHORT).await;
+    assert_eq!(outcomes, [Outcome::Unknown(Failure::Deadline)]);
+    assert_eq!(proxied.used("unheard", yearly()).await, 5);
+
+    // Whoever waits to the end loses the connection.
+    let outcomes = attempt(&*proxied.store, &[take("unheard", "alice", yearly(), 1)], SOON).await;
+    assert_eq!(outcomes, [Outcome::Unknown(Failure::Connection)]);
+    proxied.proxy.heal();
+    proxied.recovers().await;
+    proxied.assert_no_key_stays();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_is_noticed_at_once_and_healed_by_itself() {
+    let proxied = Proxied::start().await;
+    for round in 0..3 {
+        proxied.proxy.stall();
+        let sent = proxied.sent("take");
+        let waiting = tokio::spawn({
+            let store = Arc::clone(&proxied.store);
+            async move { attempt(&*store, &[take("cut", "alice", yearly(), 1)], PATIENT).await }
+        });
+        wait::until("the take is on its way", SOON, || (proxied.sent("take") > sent).then_some(()));
+        proxied.proxy.cut();
+        assert_eq!(waiting.await.unwrap(), [Outcome::Unknown(Failure::Connection)], "round {round}");
+        let outcomes = attempt(&*proxied.store, &[take("cut", "alice", yearly(), 1)], PATIENT).await;
+        assert_eq!(outcomes, [Outcome::Unavailable(Failure::Connection)]);
+        assert!(proxied.failed(Failure::Connection) > 0);
+        assert!(proxied.store.problem().is_some_and(|problem| problem.failure == Failure::Connection));
+        proxied.proxy.heal();
+        proxied.recovers().await;
+    }
+    assert!(proxied.used("cut", yearly()).await <= 3);
+    proxied.assert_no_key_stays();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_yes_is_given_back_if_the_request_was_turned_away() {
+    let proxied = Proxied::start().await;
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 1_000, YEAR);
+        let (denied, with_it, kept) =
+            (format!("denied-{algorithm}"), format!("with-it-{algorithm}"), format!("kept-{algorithm}"));
+        proxied.proxy.set_delay(SHORT * 3);
+        let mut deny = take(&denied, "alice", quota, 7);
+        deny.take.on_store_failure = OnStoreFailure::Deny;
+        let mut allow = take(&kept, "alice", quota, 7);
+        allow.take.on_store_failure = OnStoreFailure::Allow;
+        let unheard = Outcome::Unknown(Failure::Deadline);
+        let (group, alone) = ([deny, take(&with_it, "alice", quota, 3)], [allow]);
+        let (denied_outcomes, kept_outcomes) =
+            tokio::join!(attempt(&*proxied.store, &group, SHORT), attempt(&*proxied.store, &alone, SHORT));
+        assert_eq!((denied_outcomes, kept_outcomes), (vec![unheard; 2], vec![unheard]));
+        let returned = proxied.sent("return");
+        wait::until("what came late is on its way back", SOON, || {
+            (proxied.sent("return") >= returned + 2).then_some(())
+        });
+        proxied.proxy.heal();
+        // By the time this is answered, all that was sent before has been done.
+        proxied.recovers().await;
+        assert_eq!(proxied.used(&denied, quota).await, 0, "{algorithm}");
+        assert_eq!(proxied.used(&with_it, quota).await, 0, "{algorithm}");
+        assert_eq!(proxied.used(&kept, quota).await, 7, "{algorithm}");
+    }
+    assert_eq!(proxied.sent("return"), 2 * 4);
+    proxied.assert_no_key_stays();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_no_gives_nothing_back() {
+    let proxied = Proxied::start().await;
+    let quota = quota(Algorithm::FixedWindow, 10, YEAR);
+    let mut op = take("spent", "alice", quota, 8);
+    op.take.on_store_failure = OnStoreFailure::Deny;
+    assert!(one(&*proxied.store, op).await.allowed);
+    proxied.proxy.set_delay(SHORT * 3);
+    assert_eq!(attempt(&*proxied.store, &[op], SHORT).await, [Outcome::Unknown(Failure::Deadline)]);
+    // Answered after the one before it.
+    assert!(!one(&*proxied.store, op).await.allowed);
+    proxied.proxy.heal();
+    proxied.recovers().await;
+    assert_eq!((proxied.used("spent", quota).await, proxied.sent("return")), (8, 0));
+    proxied.assert_no_key_stays();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_gives_up_cancels_nothing() {
+    let proxied = Proxied::start().await;
+    proxied.proxy.set_delay(SHORT * 3);
+    let callers: Vec<_> = (0..20)
+        .map(|number| {
+            let store = Arc::clone(&proxied.store);
+            tokio::spawn(async move {
+                let groups: [Group<'_>; 1] = [[take("left", "alice", yearly(), 1)].into_iter().collect()];
+                let answer = store.apply(&groups, patient());
+                // Every other one is gone long before the answer.
+                let stays = if number % 2 == 0 { PATIENT } else { SHORT };
+                tokio::time::timeout(stays, answer).await.ok().map(|mut outcomes| outcomes.remove(0)[0])
+            })
+        })
+        .collect();
+    for (number, caller) in callers.into_iter().enumerate() {
+        let outcome = caller.await.unwrap();
+        assert_eq!(outcome.is_some(), number % 2 == 0);
+        assert!(outcome.is_none_or(|outcome| outcome.verdict().is_some_and(|verdict| verdict.allowed)));
+    }
+    proxied.proxy.heal();
+    proxied.recovers().await;
+    assert_eq!(proxied.used("left", yearly()).await, 20);
+    proxied.assert_no_key_stays();
+}
+
+/// More than half of what callers wait, so that nobody can be served who waits for a whole round trip first.
+const SLOW: Duration = Duration::from_millis(560);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hot_key_far_away_is_decided_in_time() {
+    let redis = Redis::start();
+    let proxy = Proxy::start(redis.address());
+    let url = format!("redis://{}", proxy.address());
+    let store = Arc::new(RedisStore::builder(url.parse().unwrap()).timeout(PATIENCE).start().unwrap());
+    ready(&store).await;
+    proxy.set_delay(SLOW);
+    let (ready, warm) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let callers: Vec<_> = (0..64)
+        .map(|_| {
+            let (store, ready, warm) = (Arc::clone(&store), Arc::clone(&ready), Arc::clone(&warm));
+            tokio::spawn(async move {
+                let op = take("hot", "alice", yearly(), 1);
+                let mut served = 0;
+                // What the round trip is has to be learnt first.
+                while !warm.load(Ordering::SeqCst) {
+                    served += usize::from(attempt(&*store, &[op], PATIENCE).await[0].verdict().is_some());
+                    if served == 2 {
+                        ready.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                let mut outcomes = Vec::new();
+                for _ in 0..4 {
+                    outcomes.extend(attempt(&*store, &[op], PATIENCE).await);
+                }
+                outcomes
+            })
+        })
+        .collect();
+    wait::until("everybody has been served", SOON, || (ready.load(Ordering::SeqCst) == 64).then_some(()));
+    warm.store(true, Ordering::SeqCst);
+    for caller in callers {
+        for outcome in caller.await.unwrap() {
+            assert!(outcome.verdict().is_some_and(|verdict| verdict.allowed), "{outcome:?}");
+        }
+    }
+    assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_full_turns_away_at_once() {
+    let proxied = Proxied::start().await;
+    proxied.proxy.stall();
+    let count = MAX_WAITING + 4_000;
+    let users: Vec<String> = (0..count).map(|number| format!("user-{number}")).collect();
+    let groups: Vec<Group<'_>> =
+        users.iter().map(|user| [take("queue", user, yearly(), 1)].into_iter().collect()).collect();
+    let outcomes = proxied.store.apply(&groups, Deadline::after(Instant::now(), PATIENCE)).await;
+    let full =
+        outcomes.iter().filter(|outcomes| outcomes[0] == Outcome::Unavailable(Failure::NotReady)).count();
+    let undecided = outcomes
+        .iter()
+        .filter(|outcomes| is_undecided(&outcomes[0], &[Failure::Deadline, Failure::Connection]))
+        .count();
+    assert_eq!(full + undecided, count);
+    let least = count - MAX_WAITING - MAX_IN_FLIGHT * MAX_BATCH;
+    assert!((least..=count - MAX_WAITING).contains(&full), "{full} of {count} turned away");
+    assert_eq!(proxied.failed(Failure::NotReady), full as u64);
+
+    proxied.proxy.heal();
+    proxied.recovers().await;
+    proxied.assert_no_key_stays();
+}
