@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crc::{CRC_16_XMODEM, Crc};
 use parking_lot::Mutex;
-use tidegate_core::{Action, Algorithm, Group, Operation, Quota, Secret, Span};
+use tidegate_core::{Action, Algorithm, Group, Operation, Quota, Secret, Span, Verdict};
 use tidegate_redis::RedisStore;
 use tidegate_store::{Deadline, Outcome, Store};
 use tidegate_testkit::{Redis, wait};
@@ -48,6 +48,19 @@ pub(crate) fn slot_of(user: &str) -> u16 {
 pub(crate) async fn attempt(store: &dyn Store, ops: &[Operation<'_>], patience: Duration) -> Vec<Outcome> {
     let groups: [Group<'_>; 1] = [ops.iter().copied().collect()];
     store.apply(&groups, Deadline::after(Instant::now(), patience)).await.remove(0).into_iter().collect()
+}
+
+/// The verdict, once the store decides again.
+pub(crate) async fn eventually(store: &RedisStore, op: Operation<'_>) -> Verdict {
+    let start = Instant::now();
+    loop {
+        let outcome = attempt(store, &[op], SOON).await[0];
+        match outcome {
+            Outcome::Verdict(verdict) => return verdict,
+            failed => assert!(start.elapsed() < SOON, "{failed:?}, {:?}", store.problem()),
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
 }
 
 /// What is left to a user.
