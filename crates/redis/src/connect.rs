@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -70,31 +71,20 @@ impl Connector {
     pub(crate) async fn open_master(&self, address: &Address) -> Result<MultiplexedConnection, Problem> {
         let mut connection = self.open(address).await?;
         check_role(&mut connection, address).await?;
-        for load in self.scripts.load() {
-            ask::<Value>(&mut connection, &load, address).await?;
-        }
-        self.check_scripting(&mut connection, address).await?;
-        for way in [Way::Short, Way::Long] {
+        let trials = [Way::Short, Way::Long].map(|way| {
             let keys = self.trial_keys.iter().map(String::as_bytes);
-            let trial = self.scripts.run(way, keys, &request(way, Time::Server, std::iter::empty()));
-            ask::<Value>(&mut connection, &trial, address).await?;
-        }
-        Ok(connection)
-    }
-
-    /// Fails unless there is a command that runs scripts. Servers quote what they do not understand, and what our
-    /// scripts are sent is no text that we could read back; so this is asked for by itself.
-    async fn check_scripting(
-        &self,
-        connection: &mut MultiplexedConnection,
-        address: &Address,
-    ) -> Result<(), Problem> {
-        let mut unknown = redis::cmd("EVALSHA");
-        unknown.arg("0".repeat(40)).arg(0);
-        match ask::<Value>(connection, &unknown, address).await {
-            Err(problem) if problem.failure != Failure::Other => Err(problem),
-            _ => Ok(()),
-        }
+            self.scripts.run(way, keys, &request(way, Time::Server, std::iter::empty()))
+        });
+        let cmds: Vec<Cmd> =
+            self.scripts.load().into_iter().chain([unknown_script()]).chain(trials).collect();
+        // All in one round trip, for servers that are far away; they are answered in order.
+        let asked = join_all(cmds.iter().map(|cmd| {
+            let mut connection = connection.clone();
+            async move { ask::<Value>(&mut connection, cmd, address).await }
+        }));
+        let problem =
+            asked.await.into_iter().filter_map(Result::err).find(|problem| !is_unknown_script(problem));
+        problem.map_or(Ok(connection), Err)
     }
 
     /// A connection to any server.
@@ -157,6 +147,18 @@ impl Connector {
 fn silent(place: &dyn fmt::Display) -> Problem {
     let text = format!("{place}: it does not answer within {} s", CONNECT_LIMIT.as_secs());
     Problem::new(Failure::Connection, text)
+}
+
+/// Finds out whether there is a command that runs scripts. Servers quote what they do not understand, and
+/// what our scripts are sent is no text that could be read back; so this is asked for by itself.
+fn unknown_script() -> Cmd {
+    let mut cmd = redis::cmd("EVALSHA");
+    cmd.arg("0".repeat(40)).arg(0);
+    cmd
+}
+
+fn is_unknown_script(problem: &Problem) -> bool {
+    problem.failure == Failure::Other && problem.text.contains("NoScript")
 }
 
 /// Asks something that every server answers at once.

@@ -72,8 +72,8 @@ impl Link {
         self.state.load().connection.as_ref().err().cloned()
     }
 
-    /// Resolves when it is known whether the server can be reached: what is sent to one that has just taken over need
-    /// not fail because nobody has connected to it yet.
+    /// Resolves when it is known whether the server can be reached: what is sent to one that has just taken
+    /// over need not fail because nobody has connected to it yet.
     pub(crate) async fn known(&self) {
         loop {
             let tried = self.tried.notified();

@@ -94,9 +94,10 @@ impl Watch {
         }
     }
 
-    /// What a sentinel says. The address is asked for by itself: the sentinel that leads a failover names the new master
-    /// there as soon as it has promoted it, while its account of the master goes on with the old address under the new
-    /// epoch. The epoch is asked for first, so that an address is never taken for that of a later election.
+    /// What a sentinel says. The address is asked for by itself: the sentinel that leads a failover names the
+    /// new master there as soon as it has promoted it, while its account of the master goes on with the old
+    /// address under the new epoch. The epoch is asked for first, so that an address is never taken for that
+    /// of a later election.
     async fn view(
         &self,
         connection: &mut MultiplexedConnection,

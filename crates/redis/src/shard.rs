@@ -42,8 +42,8 @@ pub(crate) struct Waiting {
     pub(crate) asking: bool,
     /// Whether it cannot be decided the short way.
     pub(crate) long_way: bool,
-    /// Whether it must not share a command: while a slot is moving, a command whose keys are not all in one place is
-    /// not carried out at all.
+    /// Whether it must not share a command: while a slot is moving, a command whose keys are not all in one
+    /// place is not carried out at all.
     pub(crate) alone: bool,
 }
 
@@ -347,8 +347,8 @@ impl Shard {
                 (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) if belong_together(&groups) => {
                     return groups.into_iter().for_each(|group| redirect.ask(group, address));
                 }
-                // Old servers send on a command of which some keys are still here: a group that followed the others
-                // would begin a new counter there.
+                // Old servers send on a command of which some keys are still here: a group that followed the
+                // others would begin a new counter there.
                 (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => {
                     return groups.into_iter().for_each(|group| redirect.try_again(group));
                 }
@@ -434,7 +434,8 @@ fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> On
     })
 }
 
-/// Whether what is said of all the groups goes for each of them: there is only one, or all are about the same key.
+/// Whether what is said of all the groups goes for each of them: there is only one, or all are about the same
+/// key.
 fn belong_together(groups: &[Waiting]) -> bool {
     let mut keys = groups.iter().flat_map(|group| &group.ops).map(|op| &op.key);
     let first = keys.next();

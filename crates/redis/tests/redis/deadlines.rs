@@ -135,8 +135,8 @@ async fn a_cut_is_noticed_at_once_and_healed_by_itself() {
 }
 
 impl Proxied {
-    /// Takes that are answered too late: 7 and 3 for a request that is turned away, 7 for one that is let through.
-    /// False if the connection was lost meanwhile, as may happen while the machine stands still.
+    /// Takes that are answered too late: 7 and 3 for a request that is turned away, 7 for one that is let
+    /// through. False if the connection was lost meanwhile, as may happen while the machine stands still.
     async fn are_answered_late(&self, [denied, with_it, kept]: [&str; 3], quota: Quota) -> bool {
         self.proxy.set_delay(SHORT * 3);
         let [mut deny, mut allow] = [denied, kept].map(|rule| take(rule, "alice", quota, 7));
@@ -227,8 +227,8 @@ async fn a_caller_who_gives_up_cancels_nothing() {
     proxied.assert_no_key_stays();
 }
 
-/// More than half of what callers wait, so that nobody can be served who waits for a whole round trip first; short
-/// enough that one and a half of it leave a busy machine some time.
+/// More than half of what callers wait, so that nobody can be served who waits for a whole round trip first;
+/// short enough that one and a half of it leave a busy machine some time.
 const SLOW: Duration = Duration::from_millis(700);
 const PATIENCE: Duration = Duration::from_millis(1_370);
 
@@ -265,11 +265,12 @@ async fn a_hot_key_far_away_is_decided_in_time() {
     proxy.set_delay(SLOW);
     // How long a round trip takes has to be learnt first.
     ask_for_one_key(&store, 1, 2).await;
-    // More than once only because the machine may stand still for a moment: who waits too long by nature does so
-    // every time.
+    // More than once only because the machine may stand still for a moment: who waits too long by nature does
+    // so every time.
     let mut late = Vec::new();
     while late.last() != Some(&0) {
         assert!(late.len() < 3, "callers who were too late, each time: {late:?}");
+        ready(&store).await;
         late.push(ask_for_one_key(&store, 64, 4).await);
     }
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());

@@ -52,7 +52,8 @@ impl Watched {
         self.load.replicated(&self.users, master, &replicas.collect::<Vec<_>>())
     }
 
-    /// What the old master, which was lost after `safe` was admitted, may have said yes to for nothing, by user.
+    /// What the old master, which was lost after `safe` was admitted, may have said yes to for nothing, by
+    /// user.
     fn acknowledged_since(&self, safe: &[u64]) -> Vec<u64> {
         self.load.admitted(&self.users).iter().zip(safe).map(|(admitted, safe)| admitted - safe).collect()
     }
@@ -186,14 +187,15 @@ impl Troubled {
         self.load.replicated(&self.users, master, &[self.cluster.replica_of(master)])
     }
 
-    /// Waits until the master in question is out of service for all its users; what it may have said yes to for
-    /// nothing since `safe` was admitted, by user.
+    /// Waits until the master in question is out of service for all its users; what it may have said yes to
+    /// for nothing since `safe` was admitted, by user.
     fn wait_until_out(&self, safe: &[u64]) -> Vec<u64> {
         self.load.wait_until_failing(&self.users);
         self.load.admitted(&self.users).iter().zip(safe).map(|(admitted, safe)| admitted - safe).collect()
     }
 
-    /// Ends the load and looks at what everybody got. Those of the other masters must not have noticed anything.
+    /// Ends the load and looks at what everybody got. Those of the other masters must not have noticed
+    /// anything.
     async fn settle(self, most_over: &[u64]) {
         let Self { cluster, load, users, others } = self;
         load.wait_until_served(&users);

@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 
 use crate::support::{one, quota, take};
 
-/// Longer than any failover takes, however busy the machine is.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Longer than any failover takes, however busy the machine is: sentinels that notice that it stood still do
+/// nothing for half a minute.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// More than is taken while a test runs.
 pub(crate) const LIMIT: u64 = 200_000;
@@ -170,8 +171,8 @@ impl Load {
         self.wait_until("served", users, |books| books.admitted);
     }
 
-    /// Waits until every caller of the users has met with a failure, counting from now on. What a server that is no
-    /// more has said is then in the books.
+    /// Waits until every caller of the users has met with a failure, counting from now on. What a server that
+    /// is no more has said is then in the books.
     #[track_caller]
     pub(crate) fn wait_until_failing(&self, users: &[String]) {
         self.wait_until("failing", users, |books| books.unavailable + books.unknown);

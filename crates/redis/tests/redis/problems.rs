@@ -42,7 +42,8 @@ async fn problem(store: &RedisStore, failure: Failure, words: &[&str]) -> Proble
     }
 }
 
-/// That a store on `url` has a problem of this kind, says so in these words, and decides nothing for that reason.
+/// That a store on `url` has a problem of this kind, says so in these words, and decides nothing for that
+/// reason.
 pub(crate) async fn check(url: &str, failure: Failure, words: &[&str]) {
     let store = start(url);
     let problem = problem(&store, failure, words).await;
@@ -169,8 +170,8 @@ async fn a_user_who_may_not_run_scripts_is_told_so() {
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
 
-/// A server that refuses to write while `trouble` is set: everything fails with `failure`, nothing is half done, and it
-/// goes on by itself.
+/// A server that refuses to write while `trouble` is set: everything fails with `failure`, nothing is half
+/// done, and it goes on by itself.
 async fn refuses_to_write(redis: &Redis, trouble: [&str; 2], failure: Failure, word: &str) {
     let store = connect(&redis.url()).await;
     let ops = ["a", "b", "c"].map(|rule| take(rule, "alice", yearly(), 10));

@@ -14,8 +14,9 @@ pub use self::build::SentinelOptions;
 /// What the sentinels call the master.
 const NAME: &str = "mymaster";
 
-/// Long enough for a failover that has to be tried twice.
-const SETTLE: Duration = Duration::from_secs(30);
+/// Long enough for a failover that has to be tried twice, by sentinels that do nothing for half a minute
+/// because they have noticed that the machine stood still.
+const SETTLE: Duration = Duration::from_secs(60);
 
 /// A master, two replicas and three sentinels, two of which must agree.
 ///
@@ -96,7 +97,7 @@ impl Sentinel {
     /// Waits until all sentinels that run agree on another master, and it knows that it is.
     ///
     /// # Panics
-    /// If that does not happen within half a minute.
+    /// If that does not happen within a minute.
     pub fn wait_for_new_master(&self, old: &Redis) -> &Redis {
         wait::until("the sentinels agree on a new master", SETTLE, || {
             let running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
