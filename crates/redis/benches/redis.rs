@@ -23,6 +23,8 @@ fn main() {
     let runtime = Runtime::new().unwrap();
     let redis = Redis::start();
     let store = runtime.block_on(connect(&redis.url(), PATIENT));
+    sizes(&runtime, &redis, &store);
+    several_rules(&runtime, &redis, &store);
     throughput(&runtime, &redis, &store);
     hot_key(&runtime, &redis, &store);
     server_time(&runtime, &redis, &store);
@@ -113,6 +115,66 @@ fn run(
     }
     all.seconds = start.elapsed().as_secs_f64();
     all
+}
+
+/// What the server's memory grows by, for each of `count` groups.
+fn growth<'r>(
+    runtime: &Runtime,
+    redis: &Redis,
+    store: &Arc<RedisStore>,
+    count: u64,
+    group: impl Fn(u64) -> Operation<'r>,
+) -> f64 {
+    redis.query::<()>(&["FLUSHALL"]);
+    let used = || redis.info("memory")["used_memory"].parse::<f64>().unwrap();
+    let groups: Vec<Group<'r>> = (0..count).map(|number| [group(number)].into_iter().collect()).collect();
+    let before = used();
+    for groups in groups.chunks(1_000) {
+        runtime.block_on(store.apply(groups, Deadline::after(Instant::now(), PATIENT)));
+    }
+    (used() - before) / count as f64
+}
+
+fn sizes(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
+    println!("bytes of the server's memory");
+    for algorithm in Algorithm::ALL {
+        let bytes = growth(runtime, redis, store, 50_000, |user| take(quota(algorithm, 100), user));
+        println!("  {:<15} {bytes:.0} per key", algorithm.name());
+    }
+    let log = Quota::new(Algorithm::SlidingLog, 100_000, Span::from_secs(3_600)).unwrap();
+    println!(
+        "  {:<15} {:.0} per request more",
+        "sliding_log",
+        growth(runtime, redis, store, 50_000, |_| take(log, 0))
+    );
+    let bytes = growth(runtime, redis, store, 1_000, |number| {
+        let op = take(quota(Algorithm::TokenBucket, 100_000), 0);
+        let request_id = Some(Secret::new([7; 16]).request_id(&number.to_string()));
+        Operation { take: Take { request_id, ..op.take }, ..op }
+    });
+    println!("  {:<15} {bytes:.0} per remembered request id", "token_bucket");
+}
+
+/// The rules of one request go to the server together, by the script for everything.
+fn several_rules(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
+    println!("\nthree rules per request, batches of 100: time inside Redis per rule");
+    for algorithm in [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        redis.query::<()>(&["FLUSHALL"]);
+        let group = |user: u64| -> Group<'static> {
+            let op = take(quota(algorithm, 100), user);
+            let under = |rule| Take { key: Key::new(rule, algorithm, op.take.key.tag), ..op.take };
+            ["first", "second", "third"].into_iter().map(|rule| under(rule).into()).collect()
+        };
+        let before = redis.command_usec("evalsha");
+        for round in 0..200 {
+            let groups: Vec<Group<'_>> = (0..100).map(|user| group(round * 100 + user)).collect();
+            runtime.block_on(store.apply(&groups, Deadline::after(Instant::now(), PATIENT)));
+        }
+        let each = (redis.command_usec("evalsha") - before) as f64 / 60_000.0;
+        println!("  {:<15} {each:.1} µs", algorithm.name());
+    }
+    redis.query::<()>(&["FLUSHALL"]);
+    println!();
 }
 
 /// Requests a second of `redis-benchmark -t incr`.
