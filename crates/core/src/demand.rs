@@ -114,8 +114,8 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         match (terms.allowance, self.tier) {
             (Allowance::Fixed(quota), _) => quota,
             (Allowance::Tiered, Some(tier)) => self.rules.tiers.list()[tier.get()].quota,
-            // Cannot be: a tiered rule without tiers does not compile.
-            (Allowance::Tiered, None) => Quota::BLOCKED,
+            // Cannot be: a tiered rule without tiers does not compile, nor does an unlimited one about requests.
+            (Allowance::Tiered, None) | (Allowance::Unlimited, _) => Quota::BLOCKED,
         }
     }
 }

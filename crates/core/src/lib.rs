@@ -11,6 +11,7 @@
 pub mod algorithm;
 pub mod decision;
 pub mod demand;
+pub mod descriptor;
 pub mod identity;
 pub mod key;
 mod matcher;
@@ -29,6 +30,7 @@ pub mod verdict;
 
 pub use decision::{Decision, RuleVerdict, Status};
 pub use demand::Demand;
+pub use descriptor::{Descriptor, DescriptorDemand};
 pub use identity::{Facet, Identifier, Identity};
 pub use key::{Key, RequestId, Secret, Tag};
 pub use mode::Mode;

@@ -49,7 +49,7 @@ impl FromStr for Algorithm {
 
 /// One more than the largest product of capacity and window (in ms) a quota may have.
 ///
-/// All counters multiply the two; below 2^53 the result is exact in a Lua number as well as in an integer,
+/// All counters but the fixed window multiply the two; below 2^53 the result is exact in a Lua number as well as in an integer,
 /// so that every store reaches the same verdict.
 pub const MAX_UNITS: u64 = 1 << 53;
 
@@ -99,9 +99,11 @@ impl Quota {
             return Err(QuotaError::LogLimit(limit));
         }
         let capacity = if limit == 0 { 0 } else { limit.max(burst) };
-        match capacity.checked_mul(window.as_millis()) {
+        // A fixed window is counted and never multiplied.
+        let factor = if algorithm == Algorithm::FixedWindow { 1 } else { window.as_millis() };
+        match capacity.checked_mul(factor) {
             Some(units) if units < MAX_UNITS => Ok(Self { limit, window, capacity, version: 0, algorithm }),
-            _ => Err(QuotaError::Units { capacity, window }),
+            _ => Err(QuotaError::Units { capacity, window, most: (MAX_UNITS - 1) / factor }),
         }
     }
 
@@ -177,6 +179,8 @@ pub enum QuotaError {
         capacity: u64,
         /// The window asked for.
         window: Span,
+        /// The most there may be of it.
+        most: u64,
     },
 }
 
@@ -188,10 +192,9 @@ impl fmt::Display for QuotaError {
                 f,
                 "a sliding_log of {limit} would remember too many requests; use a limit of at most {MAX_LOG_LIMIT}, or algorithm sliding_window"
             ),
-            Self::Units { capacity, window } => write!(
+            Self::Units { capacity, window, most } => write!(
                 f,
-                "{capacity} per {window} is too large to count exactly; use at most {} for this window, or a shorter window",
-                (MAX_UNITS - 1) / window.as_millis()
+                "{capacity} per {window} is too large to count exactly; use at most {most} for this window, a shorter window, or algorithm fixed_window"
             ),
         }
     }
@@ -213,6 +216,9 @@ mod tests {
         assert!(new(1, 0).is_err());
         assert!(new(u64::MAX, 1_000).is_err());
         assert!(Quota::token_bucket(1, Span::from_secs(1), u64::MAX).is_err());
+        let fixed = |limit| Quota::new(Algorithm::FixedWindow, limit, MAX_WINDOW);
+        assert!(fixed(MAX_UNITS - 1).is_ok());
+        assert!(fixed(MAX_UNITS).is_err());
         let log = |limit| Quota::new(Algorithm::SlidingLog, limit, Span::from_secs(1));
         assert!(log(MAX_LOG_LIMIT).is_ok());
         assert!(log(MAX_LOG_LIMIT + 1).unwrap_err().to_string().contains("sliding_window"));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::descriptor::DescriptorMatch;
 use crate::identity::{Identifier, Identity, Part};
 use crate::pattern::Pattern;
 use crate::quota::Quota;
@@ -21,6 +22,9 @@ pub struct Rule {
     pub priority: i32,
     /// Which requests it applies to.
     pub condition: Condition,
+    /// The descriptors it applies to, and then to nothing else: what requests are, and who is counted, is then said
+    /// by these alone.
+    pub descriptor: Option<Box<DescriptorMatch>>,
     /// What it counts by.
     pub identifier: Identifier,
     /// What becomes of a request that lacks what it counts by.
@@ -43,6 +47,7 @@ impl Rule {
             description: None,
             priority: DEFAULT_PRIORITY,
             condition: Condition::default(),
+            descriptor: None,
             identifier: identifier.into(),
             on_missing_identity: OnMissingIdentity::default(),
             allowance: Allowance::Fixed(quota),
@@ -63,6 +68,8 @@ pub enum Allowance {
     Fixed(Quota),
     /// What the request's tier says.
     Tiered,
+    /// No end of it: nothing is counted. For rules about descriptors, which would otherwise fall under wider ones.
+    Unlimited,
 }
 
 /// What becomes of a request without the identity a rule counts by.

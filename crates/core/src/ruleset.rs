@@ -6,12 +6,13 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::demand::{Demand, Inquiry};
-use crate::identity::{Identifier, Identity};
+use crate::descriptor::{DomainTerms, Domains};
+use crate::identity::{Facet, Identifier, Identity};
 use crate::key::{Hash, Secret, rule_hash};
 use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
-use crate::quota::MAX_UNITS;
+use crate::quota::{MAX_UNITS, Quota};
 use crate::request::Request;
 use crate::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Tier, TierTable, Tiers};
@@ -30,6 +31,8 @@ pub struct RuleSetParts {
     pub rules: Vec<Rule>,
     /// The tiers that tiered rules refer to.
     pub tiers: Tiers,
+    /// How domains are served; those that only rules name are served as usual.
+    pub domains: Vec<DomainTerms>,
     /// The source's own version, for people to read; only grows.
     pub version: u64,
     /// Orders what several nodes have read: larger is newer. Quotas carry it, so that a counter shared by nodes is
@@ -41,8 +44,14 @@ pub struct RuleSetParts {
 
 impl Default for RuleSetParts {
     fn default() -> Self {
-        let (rules, tiers) = (Vec::new(), Tiers::default());
-        Self { rules, tiers, version: 0, stamp: None, ipv6_prefix: DEFAULT_IPV6_PREFIX }
+        Self {
+            rules: Vec::new(),
+            tiers: Tiers::default(),
+            domains: Vec::new(),
+            version: 0,
+            stamp: None,
+            ipv6_prefix: DEFAULT_IPV6_PREFIX,
+        }
     }
 }
 
@@ -54,8 +63,11 @@ pub struct RuleSet {
     pub(crate) ipv6_prefix: u8,
     pub(crate) tiers: TierTable,
     pub(crate) matcher: Matcher,
+    pub(crate) domains: Domains,
     pub(crate) terms: Vec<Terms>,
     rules: Vec<Rule>,
+    /// How many of them somebody wrote.
+    written: usize,
     pub(crate) identifiers: Vec<Identifier>,
     by_id: HashMap<Box<str>, u32, FixedState>,
 }
@@ -82,6 +94,10 @@ pub enum RuleSetError {
     NoTiers(Box<str>),
     /// This tier is named but not there.
     UnknownTier(Box<str>),
+    /// A rule is about the very descriptors that another is about.
+    DuplicateDescriptor(Box<str>),
+    /// A rule about requests without a limit, which would do nothing.
+    Unlimited(Box<str>),
 }
 
 impl fmt::Display for RuleSetError {
@@ -94,6 +110,15 @@ impl fmt::Display for RuleSetError {
             Self::UnknownTier(name) => {
                 write!(f, "there is no tier `{name}`; add it to the tiers or name another")
             }
+            Self::DuplicateDescriptor(id) => {
+                write!(f, "rule `{id}` is about descriptors that another rule is about; remove one of them")
+            }
+            Self::Unlimited(id) => {
+                write!(
+                    f,
+                    "rule `{id}` is unlimited and not about descriptors; give it a limit or leave it out"
+                )
+            }
         }
     }
 }
@@ -103,15 +128,19 @@ impl std::error::Error for RuleSetError {}
 impl RuleSet {
     /// Compiles `parts`.
     pub fn new(parts: RuleSetParts) -> Result<Self, RuleSetError> {
-        let RuleSetParts { mut rules, tiers, version, stamp, ipv6_prefix } = parts;
+        let RuleSetParts { mut rules, tiers, domains, version, stamp, ipv6_prefix } = parts;
         let stamp = stamp.unwrap_or(version).min(MAX_STAMP);
         let tiers = TierTable::new(tiers, stamp).map_err(RuleSetError::UnknownTier)?;
-        rules.sort_by_key(|rule| rule.priority);
+        // Those about requests first: the matcher is not to meet the others.
+        rules.sort_by_key(|rule| (rule.descriptor.is_some(), rule.priority));
+        let about_requests = rules.partition_point(|rule| rule.descriptor.is_none());
+        let written = rules.len();
+        let domains = add_domains(domains, &mut rules)?;
         let mut by_id = HashMap::default();
         let mut identifiers: Vec<Identifier> = Vec::new();
         let mut terms = Vec::with_capacity(rules.len());
         for (index, rule) in (0u32..).zip(&mut rules) {
-            if by_id.insert(rule.id.clone(), index).is_some() {
+            if (index as usize) < written && by_id.insert(rule.id.clone(), index).is_some() {
                 return Err(RuleSetError::DuplicateRule(rule.id.clone()));
             }
             match &mut rule.allowance {
@@ -119,7 +148,10 @@ impl RuleSet {
                 Allowance::Tiered if tiers.list().is_empty() => {
                     return Err(RuleSetError::NoTiers(rule.id.clone()));
                 }
-                Allowance::Tiered => {}
+                Allowance::Unlimited if rule.descriptor.is_none() => {
+                    return Err(RuleSetError::Unlimited(rule.id.clone()));
+                }
+                Allowance::Tiered | Allowance::Unlimited => {}
             }
             let overrides = || Box::new(Overrides::new(&rule.overrides, stamp, ipv6_prefix));
             terms.push(Terms {
@@ -128,13 +160,25 @@ impl RuleSet {
                 rule_id: rule.id.clone(),
                 overrides: (!rule.overrides.is_empty()).then(overrides),
                 identifier: position(&mut identifiers, &rule.identifier),
-                shadow: rule.shadow,
+                shadow: rule.shadow || rule.descriptor.as_ref().is_some_and(|about| about.quota_mode),
                 on_store_failure: rule.on_store_failure,
             });
         }
-        let conditions: Vec<_> = rules.iter().map(|rule| rule.condition.clone()).collect();
+        let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
-        Ok(Self { version, stamp, ipv6_prefix, tiers, matcher, terms, rules, identifiers, by_id })
+        Ok(Self {
+            version,
+            stamp,
+            ipv6_prefix,
+            tiers,
+            matcher,
+            domains,
+            terms,
+            rules,
+            written,
+            identifiers,
+            by_id,
+        })
     }
 
     /// The source's version of these rules.
@@ -149,17 +193,23 @@ impl RuleSet {
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
+        self.written
+    }
+
+    /// One more than the largest position a verdict can name: besides the rules there is one per domain for limits
+    /// that descriptors bring along.
+    pub fn positions(&self) -> usize {
         self.rules.len()
     }
 
     /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.written == 0
     }
 
-    /// The rules, by priority.
+    /// The rules, by priority; those about descriptors last.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = &Rule> {
-        self.rules.iter()
+        self.rules[..self.written].iter()
     }
 
     /// The rule at a position.
@@ -170,6 +220,11 @@ impl RuleSet {
     /// The rule with an id.
     pub fn get(&self, id: &str) -> Option<&Rule> {
         self.by_id.get(id).map(|&index| self.rule(index))
+    }
+
+    /// The domains that rules are about, in no particular order.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.names()
     }
 
     /// The tiers, in document order.
@@ -214,6 +269,38 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// The domains, with the rules about their descriptors, which are the last of `rules`. Adds a rule for each that
+/// counts by the limits which descriptors bring along.
+fn add_domains(terms: Vec<DomainTerms>, rules: &mut Vec<Rule>) -> Result<Domains, RuleSetError> {
+    let mut domains = Domains::default();
+    let named = rules.iter().filter_map(|rule| rule.descriptor.as_ref());
+    let named = named.map(|about| DomainTerms { name: about.domain.clone(), charge_refused: false });
+    let mut terms: Vec<_> = terms.into_iter().chain(named).collect();
+    terms.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut brought = Vec::new();
+    for each in &terms {
+        if domains.get(&each.name).is_none() {
+            let quota = Quota::BLOCKED;
+            brought.push(Rule::new(
+                format!("{}.override", each.name),
+                Identifier::from(Facet::Global),
+                quota,
+            ));
+        }
+        let position = rules.len() + brought.len() - 1;
+        domains.add(each, u32::try_from(position).unwrap_or(u32::MAX));
+    }
+    for (index, rule) in (0u32..).zip(rules.iter()) {
+        if let Some(about) = &rule.descriptor
+            && !domains.insert(about, index)
+        {
+            return Err(RuleSetError::DuplicateDescriptor(rule.id.clone()));
+        }
+    }
+    rules.append(&mut brought);
+    Ok(domains)
 }
 
 /// Where `wanted` stands among `list`, added if it does not yet.

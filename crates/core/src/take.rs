@@ -70,7 +70,7 @@ pub enum Action {
         id: HoldId,
     },
     /// Give the cost back, which was consumed at `since` by the store's clock, as far as waiting has not given it
-    /// back already. Never refused.
+    /// back already; at [`Timestamp::LATEST`], of whatever was consumed last. Never refused.
     Return {
         /// When it was consumed.
         since: Timestamp,

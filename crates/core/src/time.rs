@@ -97,6 +97,9 @@ impl Timestamp {
     /// The Unix epoch.
     pub const EPOCH: Self = Self(0);
 
+    /// Later than anything. As the time since when something is given back: whatever was consumed last.
+    pub const LATEST: Self = Self(u64::MAX);
+
     /// The point `ms` milliseconds after the epoch.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms)

@@ -180,6 +180,8 @@ local function credit(counter, cost, since)
   if kind.logs then
     return kind.credit(counter, cost, since)
   end
+  -- Nothing was consumed later than now.
+  since = min(since, counter.at)
   counter.a, counter.b = kind.credit(quota.limit, quota.window, counter.at, counter.a, counter.b, cost, since)
 end
 

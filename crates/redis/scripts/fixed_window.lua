@@ -40,8 +40,8 @@ function fixed_window.credit(limit, window, at, a, b, cost, since)
   return a, 0
 end
 
-function fixed_window.rescale(at, a, b, from, to)
-  return clamp_count(to, a), 0
+function fixed_window.rescale(at, a)
+  return a, 0
 end
 
 fixed_window.rest = two_windows

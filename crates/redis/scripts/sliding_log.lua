@@ -4,6 +4,9 @@
 
 local sliding_log = { logs = true }
 
+-- Since when that is given back which was consumed last.
+local LATEST = 2 ^ 53
+
 -- Members are the request's id if it has one, its cost, and a number that makes them unique.
 local function cost_of(member)
   return (unpack_bytes('<I8', member, #member - 15))
@@ -92,17 +95,9 @@ function sliding_log.charge(counter, cost, id)
   call('ZADD', counter.key, counter.at, (id or '') .. pack_bytes('<I8I8', cost, counter.serial))
 end
 
--- Takes back what was logged at `since`.
-function sliding_log.credit(counter, cost, since)
-  if since + counter.quota.window <= counter.at then
-    return
-  end
+-- Gives back up to `cost` of what was consumed at a time; answers with what is left of it.
+local function give_back_at(counter, score, cost)
   local key = counter.key
-  local first = call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if #first == 0 then
-    return
-  end
-  local score = tonumber(first[2])
   for _, member in ipairs(call('ZRANGEBYSCORE', key, score, score)) do
     local logged = cost_of(member)
     local back = min(logged, cost)
@@ -115,6 +110,29 @@ function sliding_log.credit(counter, cost, since)
     if cost == 0 then
       break
     end
+  end
+  return cost
+end
+
+-- Takes back what was logged at `since`, or whatever was logged last.
+function sliding_log.credit(counter, cost, since)
+  if since + counter.quota.window <= counter.at then
+    return
+  end
+  local key = counter.key
+  if since == LATEST then
+    repeat
+      local last = call('ZREVRANGEBYSCORE', key, '+inf', 0, 'WITHSCORES', 'LIMIT', 0, 1)
+      if #last > 0 then
+        cost = give_back_at(counter, tonumber(last[2]), cost)
+      end
+    until cost == 0 or #last == 0
+  else
+    local first = call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if #first == 0 then
+      return
+    end
+    give_back_at(counter, tonumber(first[2]), cost)
   end
   local newest = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
   counter.b = max(tonumber(newest[2]), 0)

@@ -169,7 +169,8 @@ fn put_operation(out: &mut Array, op: &OwnedOp, quota: u64) {
             out.numbers([ttl.as_millis()]);
         }
         Action::Settle { id: HoldId(id) } => out.bytes(id),
-        Action::Return { since } => out.numbers([since.as_millis()]),
+        // `LATEST` of the script.
+        Action::Return { since } => out.numbers([since.as_millis().min(MAX_UNITS)]),
         Action::Peek | Action::Take => {}
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults)
     let allowance = allowance(reader, &fields, &what);
     let base = match allowance {
         Some(Allowance::Fixed(quota)) => Base::Quota(quota),
-        Some(Allowance::Tiered) => Base::None,
+        Some(Allowance::Tiered | Allowance::Unlimited) => Base::None,
         None => Base::Unknown,
     };
     let overrides =
@@ -75,6 +75,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults)
         description: description.map(Into::into),
         priority: priority.unwrap_or(DEFAULT_PRIORITY),
         condition: condition.unwrap_or_else(Condition::default),
+        descriptor: None,
         identifier,
         on_missing_identity: defaults.on_missing_identity,
         allowance,

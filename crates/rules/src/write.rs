@@ -14,7 +14,7 @@ use crate::names::{self, name_of};
 pub fn to_json(rule: &Rule) -> Value {
     let quota = match rule.allowance {
         Allowance::Fixed(quota) => Some(quota),
-        Allowance::Tiered => None,
+        Allowance::Tiered | Allowance::Unlimited => None,
     };
     let form = form::Rule {
         rule_id: rule.id.to_string(),
@@ -31,7 +31,7 @@ pub fn to_json(rule: &Rule) -> Value {
         window: quota.map(|quota| window(&quota)),
         window_size_seconds: None,
         burst: quota.and_then(|quota| burst(&quota)),
-        tiered: quota.is_none().then_some(true),
+        tiered: (rule.allowance == Allowance::Tiered).then_some(true),
         priority: Some(rule.priority),
         r#match: condition(&rule.condition),
         shadow: rule.shadow.then_some(true),

@@ -60,6 +60,7 @@ pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
     holds::never_more_than_waiting(&fresh("waiting")).await;
     holds::a_refusal_while_held_says_so(&fresh("pending")).await;
     returns::returned(&fresh("returned")).await;
+    returns::returned_of_the_latest(&fresh("latest")).await;
     returns::nothing_to_return_to(&fresh("unknown")).await;
     returns::too_late_to_return(&fresh("outwaited")).await;
     returns::returned_whatever_the_group(&fresh("regardless")).await;

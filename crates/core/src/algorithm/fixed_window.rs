@@ -4,7 +4,7 @@
 //! after it are both allowed.
 
 use super::{Clock, Counter, allow, refuse};
-use crate::quota::{MAX_UNITS, Quota};
+use crate::quota::Quota;
 use crate::time::{Span, Timestamp};
 use crate::verdict::Verdict;
 
@@ -58,15 +58,13 @@ impl Counter for FixedWindow {
     }
 
     fn credit(&mut self, quota: &Quota, cost: u64, since: Timestamp) {
-        if window_index(quota, since) == window_index(quota, self.at) {
+        if since == Timestamp::LATEST || window_index(quota, since) == window_index(quota, self.at) {
             self.count = self.count.saturating_sub(cost);
         }
     }
 
     /// The count stays and is now the present window's, whatever its length.
-    fn rescale(&mut self, _from: &Quota, to: &Quota) {
-        self.count = clamp_count(to, self.count);
-    }
+    fn rescale(&mut self, _from: &Quota, _to: &Quota) {}
 
     fn is_at_rest(&self, quota: &Quota, now: Timestamp) -> bool {
         self.count == 0 || window_end(quota, self.at) <= now
@@ -82,9 +80,4 @@ pub(super) fn window_index(quota: &Quota, at: Timestamp) -> u64 {
 pub(super) fn window_end(quota: &Quota, at: Timestamp) -> Timestamp {
     let window = quota.window().as_millis();
     Timestamp::from_millis(at.as_millis() - at.as_millis() % window) + quota.window()
-}
-
-/// A count taken over from another window length, kept small enough to compute with exactly.
-pub(super) fn clamp_count(quota: &Quota, count: u64) -> u64 {
-    count.min((MAX_UNITS - 1) / quota.window().as_millis())
 }

@@ -46,7 +46,8 @@ pub trait Counter: Clone + Default {
     /// Consumes `cost`, which [`Self::fits`].
     fn charge(&mut self, quota: &Quota, cost: u64);
 
-    /// Gives back `cost` that was charged at `since`, as far as waiting has not given it back already.
+    /// Gives back `cost` that was charged at `since`, as far as waiting has not given it back already;
+    /// [`Timestamp::LATEST`] means whatever was charged last, of which the present window may have less.
     fn credit(&mut self, quota: &Quota, cost: u64, since: Timestamp);
 
     /// Goes over from quota `from` to quota `to`, keeping what was consumed.

@@ -22,6 +22,18 @@ struct Entry {
 }
 
 impl SlidingLog {
+    /// Takes up to `cost` out of an entry, and the entry out of the log if nothing is left of it; says how much that was.
+    fn give_back(&mut self, index: usize, cost: u64) -> u64 {
+        let Some(entry) = self.log.get_mut(index) else { return 0 };
+        let back = entry.cost.min(cost);
+        entry.cost -= back;
+        self.used -= back;
+        if entry.cost == 0 {
+            self.log.remove(index);
+        }
+        back
+    }
+
     /// When enough entries have expired for a request of `cost` (at most the limit) to fit.
     fn fits_at(&self, quota: &Quota, cost: u64) -> Timestamp {
         let mut used = self.used;
@@ -83,14 +95,13 @@ impl Counter for SlidingLog {
         if since + quota.window() <= self.at {
             return;
         }
-        let index = self.log.partition_point(|entry| entry.at < since);
-        if let Some(entry) = self.log.get_mut(index) {
-            let back = entry.cost.min(cost);
-            entry.cost -= back;
-            self.used -= back;
-            if entry.cost == 0 {
-                self.log.remove(index);
+        if since == Timestamp::LATEST {
+            let mut left = cost;
+            while left > 0 && !self.log.is_empty() {
+                left -= self.give_back(self.log.len() - 1, left);
             }
+        } else {
+            self.give_back(self.log.partition_point(|entry| entry.at < since), cost);
         }
     }
 

@@ -3,9 +3,9 @@
 //! Two counts per key, and no boundary burst: assuming the previous window's requests were spread evenly, the
 //! estimate is what the last window's length really saw.
 
-use super::fixed_window::{clamp_count, window_end, window_index};
+use super::fixed_window::{window_end, window_index};
 use super::{Clock, Counter, allow, refuse};
-use crate::quota::Quota;
+use crate::quota::{MAX_UNITS, Quota};
 use crate::time::{Span, Timestamp};
 use crate::verdict::Verdict;
 
@@ -104,7 +104,7 @@ impl Counter for SlidingWindow {
     }
 
     fn credit(&mut self, quota: &Quota, cost: u64, since: Timestamp) {
-        if window_index(quota, since) == window_index(quota, self.at) {
+        if since == Timestamp::LATEST || window_index(quota, since) == window_index(quota, self.at) {
             self.current = self.current.saturating_sub(cost);
         }
     }
@@ -129,4 +129,9 @@ impl Counter for SlidingWindow {
             _ => end + quota.window() <= now,
         }
     }
+}
+
+/// A count taken over from another window length, kept small enough to compute with exactly.
+fn clamp_count(quota: &Quota, count: u64) -> u64 {
+    count.min((MAX_UNITS - 1) / quota.window().as_millis())
 }

@@ -21,7 +21,7 @@ fn rule_set(name: &str) -> RuleSet {
 fn quota(rule: &Rule) -> Quota {
     match rule.allowance {
         Allowance::Fixed(quota) => quota,
-        Allowance::Tiered => panic!("{} is tiered", rule.id),
+        other => panic!("{} has no quota: {other:?}", rule.id),
     }
 }
 

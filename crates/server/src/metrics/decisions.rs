@@ -78,8 +78,8 @@ impl Decisions {
     pub(crate) fn table(&self, rules: &Arc<RuleSet>, previous: Option<&Table>) -> Table {
         if let Some(previous) = previous {
             let sets = [rules, &previous.rules];
-            let ids: HashSet<&str> =
-                sets.iter().flat_map(|set| set.rules().map(|rule| &*rule.id)).chain([NO_RULE]).collect();
+            let ids = |set| (0u32..).map_while(move |rule| id_of(set, rule));
+            let ids: HashSet<&str> = sets.into_iter().flat_map(ids).chain([NO_RULE]).collect();
             let tiers: HashSet<&str> = sets
                 .iter()
                 .flat_map(|set| set.tiers().iter().map(|tier| &*tier.name))
@@ -93,7 +93,7 @@ impl Decisions {
                 goes_on
             });
         }
-        Table { rules: Arc::clone(rules), rows: (0..=rules.len()).map(|_| OnceLock::new()).collect() }
+        Table { rules: Arc::clone(rules), rows: (0..=rules.positions()).map(|_| OnceLock::new()).collect() }
     }
 
     /// Counts `decision`, taken by `rules`: once on the rule it is put down to, and once on each shadow rule that
@@ -102,7 +102,7 @@ impl Decisions {
         // The table lags behind the rules for a moment when they are replaced.
         let table = std::ptr::eq(Arc::as_ptr(&table.rules), rules).then_some(table);
         let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
-        let cause = decision.cause().map_or(rules.len(), |rule| rule as usize);
+        let cause = decision.cause().map_or(rules.positions(), |rule| rule as usize);
         self.with_series(table, rules, (cause, tier), |series| series.add(Outcome::of(decision)));
         for said in decision.verdicts.iter().filter(|said| said.shadow && !said.verdict.allowed) {
             let place = (said.rule as usize, tier);
@@ -127,8 +127,7 @@ impl Decisions {
     }
 
     fn series(&self, rules: &RuleSet, rule: usize, tier: usize) -> Arc<Series> {
-        let rule = u32::try_from(rule).ok().filter(|_| rule < rules.len());
-        let rule = rule.map_or(NO_RULE, |rule| &rules.rule(rule).id);
+        let rule = u32::try_from(rule).ok().and_then(|rule| id_of(rules, rule)).unwrap_or(NO_RULE);
         let tier = rules.tiers().get(tier).map_or(OTHER_TIER, |tier| &tier.name);
         Arc::clone(self.series.lock().entry((rule.into(), tier.into())).or_default())
     }
@@ -163,6 +162,11 @@ impl Decisions {
         }
         Ok(())
     }
+}
+
+/// The id of the rule at a position that a verdict can name.
+fn id_of(rules: &RuleSet, rule: u32) -> Option<&str> {
+    ((rule as usize) < rules.positions()).then(|| &*rules.rule(rule).id)
 }
 
 /// Where the counters of the rules in force are. The last row and column are for no rule and no known tier.

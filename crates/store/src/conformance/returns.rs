@@ -1,6 +1,6 @@
 //! Quota given back.
 
-use tidegate_core::{Algorithm, Quota, Retry, Span, Verdict};
+use tidegate_core::{Algorithm, Quota, Retry, Span, Timestamp, Verdict};
 
 use super::{Bench, START, Subject, quota};
 use crate::{Action, Operation};
@@ -29,6 +29,25 @@ pub(super) async fn returned<S: Subject>(subject: &S) {
         assert_eq!(give_back(&bench, quota, 50, 0).await, 10, "{algorithm}: never above the capacity");
         assert!(bench.takes(0, "alice", quota, 10).await, "{algorithm}");
         assert!(!bench.takes(0, "alice", quota, 1).await, "{algorithm}: nor anything on account");
+    }
+}
+
+/// What was consumed last comes back first, whenever that was, and never more than was consumed.
+pub(super) async fn returned_of_the_latest<S: Subject>(subject: &S) {
+    let bench = Bench::new("latest", subject);
+    let latest = Action::Return { since: Timestamp::LATEST };
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 10, 3_600);
+        for (ms, cost) in [(0, 3), (1_000, 2), (2_000, 4)] {
+            bench.at(ms);
+            assert!(bench.takes(0, "alice", quota, cost).await);
+        }
+        let verdict = bench.one(bench.take(0, "alice", quota, 5), latest).await;
+        assert_eq!((verdict.allowed, verdict.remaining), (true, 6), "{algorithm}");
+        assert_eq!(bench.left(0, "alice", quota).await, 6, "{algorithm}");
+        let verdict = bench.one(bench.take(0, "alice", quota, u64::MAX), latest).await;
+        assert_eq!((verdict.remaining, verdict.reset_after), (10, Span::ZERO), "{algorithm}");
+        assert!(!bench.takes(0, "alice", quota, 11).await, "{algorithm}: nothing on account");
     }
 }
 
