@@ -30,7 +30,7 @@ pub mod verdict;
 
 pub use decision::{Decision, RuleVerdict, Status};
 pub use demand::Demand;
-pub use descriptor::{Descriptor, DescriptorDemand};
+pub use descriptor::{Descriptor, DescriptorDecision, DescriptorDemand};
 pub use identity::{Facet, Identifier, Identity};
 pub use key::{Key, RequestId, Secret, Tag};
 pub use mode::Mode;

@@ -114,6 +114,7 @@
 
 mod builder;
 mod checked;
+mod descriptors;
 #[cfg(feature = "tower")]
 mod layer;
 mod limiter;
@@ -121,6 +122,7 @@ mod shared;
 
 pub use builder::{Builder, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
+pub use descriptors::CheckedDescriptors;
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::Limiter;

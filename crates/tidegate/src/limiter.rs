@@ -98,7 +98,7 @@ impl Limiter {
         self.decide(self.at_once("explain")?, request, look)
     }
 
-    fn at_once(&self, instead: &str) -> Result<&Memory, RequestError> {
+    pub(crate) fn at_once(&self, instead: &str) -> Result<&Memory, RequestError> {
         match &self.backend {
             Backend::Memory(memory) => Ok(memory),
             Backend::Shared(_) => {

@@ -10,9 +10,6 @@ use tidegate_store::{Answer, Deadline, DenyCache, Failure, Outcome, Outcomes, Sh
 use crate::checked::RequestError;
 use crate::limiter::parse_path;
 
-/// Matches rules while the real one is not known; nothing hashed with it goes anywhere.
-const NO_SECRET: Secret = Secret::new([0; 16]);
-
 /// Nobody waits longer, whatever was configured; and no point in time is beyond what can be told.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
@@ -36,6 +33,9 @@ pub(crate) struct Terms<'r> {
 }
 
 impl Shared {
+    /// Matches rules while the real one is not known; nothing hashed with it goes anywhere.
+    pub(crate) const NO_SECRET: Secret = Secret::new([0; 16]);
+
     pub(crate) fn new(
         store: Arc<dyn Store>,
         timeout: Duration,
@@ -90,18 +90,23 @@ impl Shared {
         asked.map(|((question, group), outcomes)| Ok(question?.answer(group, &outcomes))).collect()
     }
 
-    fn secret(&self) -> Option<Secret> {
+    pub(crate) fn secret(&self) -> Option<Secret> {
         self.store.secret().or(self.secret)
     }
 
     /// By when an answer is wanted: a store that has time for one usually answers a hundred, but not a thousand.
-    fn deadline(&self, arrived: Instant, requests: usize) -> Deadline {
+    pub(crate) fn deadline(&self, arrived: Instant, requests: usize) -> Deadline {
         let hundreds = u32::try_from(requests.div_ceil(100)).unwrap_or(u32::MAX);
         Deadline::after(arrived, self.timeout.saturating_mul(hundreds).min(LONGEST_TIMEOUT))
     }
 
     /// Asks the store, if there is anything to ask and the keys are those its other users mean.
-    async fn ask(&self, groups: &[Group<'_>], secret: Option<Secret>, deadline: Deadline) -> Vec<Outcomes> {
+    pub(crate) async fn ask(
+        &self,
+        groups: &[Group<'_>],
+        secret: Option<Secret>,
+        deadline: Deadline,
+    ) -> Vec<Outcomes> {
         if secret.is_none() || groups.iter().all(Group::is_empty) {
             return Vec::new();
         }
@@ -128,7 +133,7 @@ impl<'r> Question<'r> {
     ) -> Result<(Self, Group<'r>), RequestError> {
         let Terms { rules, now, adjust } = terms;
         let path = parse_path(request)?;
-        let mut demand = rules.demand(request, &path, &secret.unwrap_or(NO_SECRET), now);
+        let mut demand = rules.demand(request, &path, &secret.unwrap_or(Shared::NO_SECRET), now);
         adjust(&mut demand.group);
         let group = std::mem::take(&mut demand.group);
         let decision = Decision::new(demand.tier, request.cost, now);

@@ -169,6 +169,28 @@ fn explain(json: &[u8]) -> ErrorBody {
 #[derive(Debug, Default)]
 pub struct Pairs<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
+#[cfg(feature = "grpc")]
+impl<'a> Pairs<'a> {
+    /// The pairs of a map; says what is wrong if a name comes twice, but for its case.
+    pub(crate) fn of(map: &'a std::collections::BTreeMap<String, String>) -> Result<Self, String> {
+        let mut pairs = Self::default();
+        for (name, value) in map {
+            pairs.add(Cow::Borrowed(name), Cow::Borrowed(value))?;
+        }
+        Ok(pairs)
+    }
+}
+
+impl<'a> Pairs<'a> {
+    fn add(&mut self, name: Cow<'a, str>, value: Cow<'a, str>) -> Result<(), String> {
+        if self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            return Err(format!("`{name}` comes twice"));
+        }
+        self.0.push((name, value));
+        Ok(())
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PairsVisitor;
@@ -181,14 +203,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Pairs<'de>, M::Error> {
-                let mut pairs: Vec<(Cow<'de, str>, Cow<'de, str>)> = Vec::new();
+                let mut pairs = Pairs::default();
                 while let Some((Text(name), Text(value))) = map.next_entry()? {
-                    if pairs.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-                        return Err(M::Error::custom(format_args!("`{name}` comes twice")));
-                    }
-                    pairs.push((name, value));
+                    pairs.add(name, value).map_err(M::Error::custom)?;
                 }
-                Ok(Pairs(pairs))
+                Ok(pairs)
             }
         }
 

@@ -5,6 +5,8 @@
 pub mod check;
 pub mod error;
 pub mod explain;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod headers;
 pub mod refusal;
 

@@ -5,6 +5,7 @@
 //! branch at each level and meets the one rule at its own depth, or none. This is how Envoy's rate limit service is
 //! asked; see `docs/envoy.md`.
 
+mod decision;
 mod demand;
 mod index;
 mod value;
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::quota::Quota;
 
+pub use decision::{DescriptorDecision, Said};
 pub use demand::{Asked, DescriptorDemand};
 pub(crate) use index::Domains;
 pub use value::ValuePattern;

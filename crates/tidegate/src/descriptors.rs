@@ -1,0 +1,177 @@
+//! Requests that a proxy describes instead of showing them.
+
+use std::fmt;
+use std::iter::repeat;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tidegate_core::descriptor::Asked;
+use tidegate_core::{
+    Decision, Descriptor, DescriptorDecision, DescriptorDemand, Group, Operation, RuleSet, RuleVerdict,
+    Secret, Take, Timestamp,
+};
+use tidegate_store::{Action, Deadline, Failure, Outcome};
+
+use crate::checked::RequestError;
+use crate::limiter::{Backend, Limiter, Memory};
+use crate::shared::Shared;
+
+/// What the store says to each operation, in order.
+type Outcomes = SmallVec<[Outcome; 4]>;
+
+/// A decision about descriptors and the rules it was taken by.
+pub struct CheckedDescriptors {
+    decision: DescriptorDecision,
+    rules: Guard<Arc<RuleSet>>,
+}
+
+impl CheckedDescriptors {
+    /// The rules the decision was taken by.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+}
+
+impl std::ops::Deref for CheckedDescriptors {
+    type Target = DescriptorDecision;
+
+    fn deref(&self) -> &DescriptorDecision {
+        &self.decision
+    }
+}
+
+impl fmt::Debug for CheckedDescriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decision.fmt(f)
+    }
+}
+
+impl Limiter {
+    /// Decides a request that arrived at `arrived` by what a proxy says about it: `descriptors` of `domain`. If it is
+    /// allowed, all of them have been counted; if not, none, unless the domain charges for what it refuses.
+    pub async fn check_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        arrived: Instant,
+    ) -> CheckedDescriptors {
+        match &self.backend {
+            Backend::Memory(memory) => self.decide_descriptors(memory, domain, descriptors),
+            Backend::Shared(shared) => {
+                Box::pin(self.ask_descriptors(shared, domain, descriptors, arrived)).await
+            }
+        }
+    }
+
+    /// The same at once, which a shared store cannot do.
+    pub fn try_check_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+    ) -> Result<CheckedDescriptors, RequestError> {
+        Ok(self.decide_descriptors(self.at_once("check_descriptors")?, domain, descriptors))
+    }
+
+    fn decide_descriptors(
+        &self,
+        memory: &Memory,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+    ) -> CheckedDescriptors {
+        let now = self.clock.now();
+        let rules = self.rules.load();
+        let decision = {
+            let demand = rules.demand_descriptors(domain, descriptors, &memory.secret);
+            let mut outcomes = Outcomes::new();
+            if demand.charge_refused {
+                for op in &demand.group {
+                    memory.store.apply_each(std::slice::from_ref(op), now, |outcome| outcomes.push(outcome));
+                }
+                for rest in rests(&demand.group, &outcomes) {
+                    memory.store.apply_each(&rest, now, |_| {});
+                }
+            } else {
+                memory.store.apply_each(&demand.group, now, |outcome| outcomes.push(outcome));
+            }
+            answer(&demand, &outcomes, now)
+        };
+        CheckedDescriptors { decision, rules }
+    }
+
+    async fn ask_descriptors(
+        &self,
+        shared: &Shared,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        arrived: Instant,
+    ) -> CheckedDescriptors {
+        let rules = self.rules.load_full();
+        let decision = {
+            let secret = shared.secret();
+            let hashed_with = secret.unwrap_or(Shared::NO_SECRET);
+            let demand = rules.demand_descriptors(domain, descriptors, &hashed_with);
+            let outcomes = ask(shared, &demand, secret, shared.deadline(arrived, 1)).await;
+            answer(&demand, &outcomes, self.clock.now())
+        };
+        CheckedDescriptors { decision, rules: Guard::from_inner(rules) }
+    }
+}
+
+async fn ask(
+    shared: &Shared,
+    demand: &DescriptorDemand<'_>,
+    secret: Option<Secret>,
+    deadline: Deadline,
+) -> Outcomes {
+    if !demand.charge_refused {
+        let answers = shared.ask(std::slice::from_ref(&demand.group), secret, deadline).await;
+        return answers.into_iter().flatten().collect();
+    }
+    let groups: Vec<Group<'_>> = demand.group.iter().map(|&op| Group::from_elem(op, 1)).collect();
+    let answers = shared.ask(&groups, secret, deadline).await;
+    let outcomes = answers.into_iter().flatten().collect();
+    shared.ask(&rests(&demand.group, &outcomes), secret, deadline).await;
+    outcomes
+}
+
+/// What is left of the counters of refused takes, each to be taken by itself: where refusals are charged for, asking
+/// for too much leaves nothing to those who ask for less.
+fn rests<'r>(group: &Group<'r>, outcomes: &Outcomes) -> Vec<Group<'r>> {
+    let rest = |(op, outcome): (&Operation<'r>, &Outcome)| {
+        let verdict = outcome.verdict().filter(|verdict| op.action == Action::Take && !verdict.allowed)?;
+        let take = Take { cost: verdict.remaining, ..op.take };
+        (verdict.remaining > 0).then(|| Group::from_elem(take.into(), 1))
+    };
+    group.iter().zip(outcomes).filter_map(rest).collect()
+}
+
+/// The decision, now that the operations of `demand` have these outcomes. Those that are missing are not known.
+fn answer(demand: &DescriptorDemand<'_>, outcomes: &Outcomes, now: Timestamp) -> DescriptorDecision {
+    let taken = demand.group.iter().filter(|op| op.action == Action::Take).map(|op| op.take.cost);
+    let mut answer = DescriptorDecision::new(Decision::new(None, taken.max().unwrap_or(0), now));
+    let is_refusal = |(op, outcome): (&Operation<'_>, &Outcome)| {
+        !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
+    };
+    let refused = demand.group.iter().zip(outcomes).any(is_refusal);
+    let outcomes = outcomes.iter().copied().chain(repeat(Outcome::Unknown(Failure::Other)));
+    let mut counted = demand.group.iter().zip(outcomes);
+    for &asked in &demand.asked {
+        if answer.pass(asked) {
+            continue;
+        }
+        let (Asked::Counted(rule), Some((op, outcome))) = (asked, counted.next()) else { continue };
+        let take = &op.take;
+        match outcome {
+            Outcome::Verdict(verdict) => answer.add(RuleVerdict { rule, shadow: take.shadow, verdict }),
+            // Whoever is refused need not hear what the others would have said.
+            Outcome::Unasked if refused => answer.skip(rule),
+            Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Unasked => {
+                answer.decision.fail(rule, take.shadow, take.on_store_failure);
+                answer.skip(rule);
+            }
+        }
+    }
+    answer
+}
