@@ -24,8 +24,8 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     writeln!(out, "{STRONG}Tidegate {}{STRONG:#}", env!("CARGO_PKG_VERSION"))?;
     let lines = [
-        ("http", format!("http://{}", at.http), "/v1/check, /v1/check/batch, /v1/authorize"),
-        ("grpc", at.grpc.to_string(), "grpc.health.v1"),
+        ("http", format!("http://{}", at.http), "/v1/check, /v1/check/batch, /v1/authorize, /json"),
+        ("grpc", at.grpc.to_string(), "Envoy's rate limit service, tidegate.v1, health, reflection"),
         ("admin", format!("http://{}", at.admin), "/health, /metrics, /v1/rules, /v1/explain"),
     ];
     let width = lines.iter().map(|(_, place, _)| place.len()).max().unwrap_or_default();
@@ -59,9 +59,11 @@ fn describe(settings: &Settings, rules: &RuleSet) -> String {
 
 /// A command that works when it is pasted.
 pub(crate) fn curl(http: SocketAddr, settings: &Settings, rules: &RuleSet) -> String {
-    let body = match &settings.rules {
-        Some(_) => sample::body(rules),
-        None => serde_json::json!({ "user": "alice", "method": "GET", "resource": "/orders/7" }),
+    let (path, body) = match &settings.rules {
+        Some(_) => sample::request(rules),
+        None => {
+            ("/v1/check", serde_json::json!({ "user": "alice", "method": "GET", "resource": "/orders/7" }))
+        }
     };
     let to = reachable(http);
     let token = match &settings.config.token {
@@ -69,7 +71,7 @@ pub(crate) fn curl(http: SocketAddr, settings: &Settings, rules: &RuleSet) -> St
         Some(_) if !to.ip().to_canonical().is_loopback() => " -H \"Authorization: Bearer $TIDEGATE_TOKEN\"",
         _ => "",
     };
-    format!("curl -s http://{to}/v1/check{token} -d {}", sample::quoted(&body.to_string()))
+    format!("curl -s http://{to}{path}{token} -d {}", sample::quoted(&body.to_string()))
 }
 
 /// Where to send something to that listens at `bound`, which may be everywhere.

@@ -38,6 +38,28 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_ADMIN", value_parser = address, help_heading = "Listeners")]
     pub(crate) admin: Option<SocketAddr>,
 
+    /// How long a gRPC connection is used before its client is asked to make another, give or take a tenth; 0s is for
+    /// ever [default: 1d]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "TIDEGATE_GRPC_MAX_CONNECTION_AGE",
+        help_heading = "Listeners"
+    )]
+    pub(crate) grpc_max_connection_age: Option<Span>,
+
+    /// The certificate, with those that lead to a known authority, for gRPC over TLS
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_CERT", help_heading = "Listeners")]
+    pub(crate) grpc_tls_cert: Option<PathBuf>,
+
+    /// Its private key
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_KEY", help_heading = "Listeners")]
+    pub(crate) grpc_tls_key: Option<PathBuf>,
+
+    /// The authorities whose certificates gRPC clients must have [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_CLIENT_CA", help_heading = "Listeners")]
+    pub(crate) grpc_tls_client_ca: Option<PathBuf>,
+
     /// How many connections each listener serves at once [default: 10000]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
@@ -63,6 +85,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "STYLES", env = "TIDEGATE_HEADERS", help_heading = "Answers")]
     pub(crate) headers: Option<List<HeaderStyle>>,
 
+    /// What answers to Envoy carry besides verdicts: headers (see --headers), body (of refusals), metadata (ids of the
+    /// rules) [default: body,metadata]
+    #[arg(long, value_name = "EXTRAS", env = "TIDEGATE_RLS_EXTRAS", help_heading = "Answers")]
+    pub(crate) rls_extras: Option<List<RlsExtra>>,
+
     /// A page that explains the limits, named in refusals
     #[arg(long, value_name = "URL", env = "TIDEGATE_DOCUMENTATION_URL", help_heading = "Answers")]
     pub(crate) documentation_url: Option<String>,
@@ -84,6 +111,10 @@ pub(crate) struct Options {
     /// The file that token is in
     #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// Whether gRPC clients may give quota back with negative hits [default: refuse]
+    #[arg(long, value_name = "WHETHER", env = "TIDEGATE_CREDITS", help_heading = "Access")]
+    pub(crate) credits: Option<Credits>,
 
     /// Names, besides this machine's own, by which browsers may reach the admin listener
     #[arg(long, value_name = "NAMES", env = "TIDEGATE_HOST_NAMES", help_heading = "Access")]
@@ -124,6 +155,35 @@ pub(crate) struct Options {
     /// What to log [default: info]
     #[arg(long, value_name = "LEVEL", env = "TIDEGATE_LOG_LEVEL", help_heading = "Log")]
     pub(crate) log_level: Option<LogLevel>,
+}
+
+/// Whether quota may be given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Credits {
+    #[default]
+    Refuse,
+    Allow,
+}
+
+/// Something that answers of the rate limit service carry besides verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RlsExtra {
+    Headers,
+    Body,
+    Metadata,
+}
+
+impl FromStr for RlsExtra {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "headers" => Ok(Self::Headers),
+            "body" => Ok(Self::Body),
+            "metadata" => Ok(Self::Metadata),
+            _ => Err(format!("`{text}` is none of headers, body and metadata")),
+        }
+    }
 }
 
 /// For whom the log is written: lines for people, or an object per line for programs.

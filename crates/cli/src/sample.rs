@@ -3,16 +3,27 @@
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
+use tidegate_core::descriptor::{DescriptorMatch, EntryPattern};
 use tidegate_core::pattern::Segment;
 use tidegate_core::rule::Wanted;
 use tidegate_core::{Facet, Rule, RuleSet};
 
-/// The body of a check that meets the first rule.
-pub(crate) fn body(rules: &RuleSet) -> Value {
+/// Where to send what meets the first rule, and its body.
+pub(crate) fn request(rules: &RuleSet) -> (&'static str, Value) {
     match rules.rules().find(|rule| !rule.shadow) {
-        Some(rule) => meeting(rule),
-        None => json!({ "user": "alice", "method": "GET", "resource": "/" }),
+        Some(rule) => match &rule.descriptor {
+            Some(about) => ("/json", described(about)),
+            None => ("/v1/check", meeting(rule)),
+        },
+        None => ("/v1/check", json!({ "user": "alice", "method": "GET", "resource": "/" })),
     }
+}
+
+/// A question about descriptors that the rule is about.
+fn described(about: &DescriptorMatch) -> Value {
+    let value = |entry: &EntryPattern| entry.value.text().unwrap_or("a").replace('*', "a");
+    let entries = about.entries.iter().map(|entry| json!({ "key": entry.key, "value": value(entry) }));
+    json!({ "domain": about.domain, "descriptors": [{ "entries": entries.collect::<Vec<_>>() }] })
 }
 
 fn meeting(rule: &Rule) -> Value {
@@ -101,7 +112,9 @@ mod tests {
         ] {
             let text = format!("rules:\n  - {}", rule.replacen('{', "{rule_id: r, ", 1));
             let rules = load(&[Source { name: "rules", text: &text }], 1).unwrap();
-            let body = body(&rules).to_string();
+            let (path, body) = request(&rules);
+            assert_eq!(path, "/v1/check");
+            let body = body.to_string();
             let check = CheckBody::parse(body.as_bytes()).unwrap();
             let limiter = Limiter::new(rules).unwrap();
             assert_eq!(limiter.try_explain(&check.request()).unwrap().rule_id(), Some("r"), "{rule}: {body}");

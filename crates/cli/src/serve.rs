@@ -88,10 +88,12 @@ fn explain(error: &StartError) -> Failure {
         StartError::Unprotected { listener, .. } => Failure::Usage(format!(
             "{error}\nUse --token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
         )),
-        StartError::Token => Failure::Usage(error.to_string()),
+        StartError::Token | StartError::Tls(_) => Failure::Usage(error.to_string()),
         StartError::Bind { listener, .. } => {
             Failure::Failed(format!("{error}\nUse --{listener} ADDRESS, or end what listens there."))
         }
-        StartError::Source(_) | StartError::Limiter(_) => Failure::Failed(error.to_string()),
+        StartError::Source(_) | StartError::Limiter(_) | StartError::Reflection(_) => {
+            Failure::Failed(error.to_string())
+        }
     }
 }

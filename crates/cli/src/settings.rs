@@ -1,17 +1,17 @@
 //! What the options mean, taken together.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgMatches, FromArgMatches};
 use ipnet::IpNet;
 use tidegate_core::Span;
-use tidegate_server::{Config, IdentityHeaders};
+use tidegate_server::{Config, IdentityHeaders, RlsExtras, TlsFiles};
 
 use crate::config_file;
 use crate::failure::Failure;
-use crate::options::{List, LogFormat, LogLevel, Network, Options, ServeArgs};
+use crate::options::{Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs};
 use crate::source::RulesSource;
 use crate::store::Store;
 
@@ -47,6 +47,7 @@ impl Settings {
             (None, Some(path)) => Some(read_token(path)?),
             (token, None) => token,
         };
+        let grpc_tls = tls(options.grpc_tls_cert, options.grpc_tls_key, options.grpc_tls_client_ca)?;
         let default = Config::default();
         let headers = default.identity_headers;
         let config = Config {
@@ -61,12 +62,19 @@ impl Settings {
                 tier: options.tier_header.or(headers.tier),
             },
             header_styles: options.headers.map_or(default.header_styles, |list| list.0),
+            rls_extras: options.rls_extras.map_or(default.rls_extras, |list| rls_extras(&list.0)),
+            credits: options.credits.map_or(default.credits, |credits| credits == Credits::Allow),
             documentation_url: options.documentation_url,
             allowed_networks: networks(options.allow_networks).unwrap_or(default.allowed_networks),
             token,
             host_names: options.host_names.map_or(default.host_names, |list| list.0),
             grace: options.grace.map_or(default.grace, duration),
             drain: options.drain.map_or(default.drain, duration),
+            grpc_max_connection_age: match options.grpc_max_connection_age {
+                None => default.grpc_max_connection_age,
+                Some(age) => Some(duration(age)).filter(|age| !age.is_zero()),
+            },
+            grpc_tls,
             max_connections: options.max_connections.unwrap_or(default.max_connections),
             store: default.store,
             store_timeout: store_timeout(options.store_timeout, default.store_timeout)?,
@@ -80,6 +88,30 @@ impl Settings {
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),
         })
+    }
+}
+
+fn rls_extras(list: &[RlsExtra]) -> RlsExtras {
+    RlsExtras {
+        headers: list.contains(&RlsExtra::Headers),
+        body: list.contains(&RlsExtra::Body),
+        metadata: list.contains(&RlsExtra::Metadata),
+    }
+}
+
+/// A certificate is of no use without its key, nor the other way round.
+fn tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_authorities: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key, client_authorities })),
+        (None, None) if client_authorities.is_none() => Ok(None),
+        _ => {
+            let message = "TLS needs a certificate and its key; give both --grpc-tls-cert and --grpc-tls-key";
+            Err(Failure::Usage(message.to_owned()))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ pub struct Config {
     pub identity_headers: IdentityHeaders,
     /// Which rate limit headers answers carry.
     pub header_styles: Vec<HeaderStyle>,
+    /// What answers to Envoy carry besides verdicts.
+    pub rls_extras: RlsExtras,
+    /// Whether callers may give quota back by asking for negative hits.
+    pub credits: bool,
     /// Where the limits are explained, for the body of a refusal.
     pub documentation_url: Option<String>,
     /// Who may connect from outside this machine; empty means anybody, if there is a token.
@@ -38,6 +43,11 @@ pub struct Config {
     pub grace: Duration,
     /// How long requests in flight may take to finish after that.
     pub drain: Duration,
+    /// How long a gRPC connection is used before its client is asked to make a new one, give or take a tenth: so
+    /// that clients find nodes that have come up since.
+    pub grpc_max_connection_age: Option<Duration>,
+    /// How the gRPC listener is encrypted, if it is.
+    pub grpc_tls: Option<TlsFiles>,
     /// How many connections each listener serves at once; more of them wait.
     pub max_connections: usize,
     /// Where counters are, if other nodes use them too; otherwise they are in memory.
@@ -60,12 +70,16 @@ impl Default for Config {
             trusted_proxies: loopback_networks(),
             identity_headers: IdentityHeaders::default(),
             header_styles: vec![HeaderStyle::XRateLimit],
+            rls_extras: RlsExtras::default(),
+            credits: false,
             documentation_url: None,
             allowed_networks: Vec::new(),
             token: None,
             host_names: Vec::new(),
             grace: Duration::from_millis(500),
             drain: Duration::from_secs(25),
+            grpc_max_connection_age: Some(Duration::from_secs(86_400)),
+            grpc_tls: None,
             max_connections: 10_000,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
@@ -89,12 +103,44 @@ impl fmt::Debug for Config {
             .field("grpc", &self.grpc)
             .field("admin", &self.admin)
             .field("trusted_proxies", &self.trusted_proxies)
+            .field("rls_extras", &self.rls_extras)
+            .field("credits", &self.credits)
+            .field("grpc_max_connection_age", &self.grpc_max_connection_age)
+            .field("grpc_tls", &self.grpc_tls)
             .field("allowed_networks", &self.allowed_networks)
             .field("token", &self.token.is_some())
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// What answers of the rate limit service carry besides verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RlsExtras {
+    /// Rate limit headers for the client. Envoy can add some itself.
+    pub headers: bool,
+    /// A body for clients that are refused.
+    pub body: bool,
+    /// Ids of the rules that counted, as dynamic metadata.
+    pub metadata: bool,
+}
+
+impl Default for RlsExtras {
+    fn default() -> Self {
+        Self { headers: false, body: true, metadata: true }
+    }
+}
+
+/// Where the keys and certificates of a listener are, as PEM. They are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, with those that lead to a known authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities whose certificates clients must have; without it they need none.
+    pub client_authorities: Option<PathBuf>,
 }
 
 /// A store that nodes share. It may be away when the server starts, and at any time later.

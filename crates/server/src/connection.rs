@@ -37,17 +37,20 @@ pub(crate) enum Phase {
     Closing,
 }
 
-/// Serves a connection to its end, or to ours: when nobody is left to say what to do, it is cut.
+/// Serves a connection to its end, or to ours: when nobody is left to say what to do, it is cut. One that has reached
+/// its greatest age is ended once what has begun on it is finished.
 pub(crate) async fn drive(
     connection: impl GracefulConnection,
     activity: &Activity,
     mut phase: watch::Receiver<Phase>,
+    max_age: Option<Duration>,
 ) {
     let mut connection = pin!(connection);
     let mut watchdog = Watchdog::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut closing = false;
+    let end = max_age.and_then(|age| Instant::now().checked_add(age));
     loop {
         tokio::select! {
             biased;
@@ -62,11 +65,12 @@ pub(crate) async fn drive(
                 Phase::Closing => {}
             },
             now = ticks.tick() => {
-                if !watchdog.is_overdue(activity, now) {
-                    continue;
-                }
-                if closing {
+                let overdue = watchdog.is_overdue(activity, now);
+                if overdue && closing {
                     return;
+                }
+                if !overdue && (closing || end.is_none_or(|end| now < end)) {
+                    continue;
                 }
             }
         }

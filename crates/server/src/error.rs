@@ -28,6 +28,12 @@ pub enum StartError {
     /// A token no client could send.
     #[error("the token is empty or has characters that no header can carry; use visible ASCII characters")]
     Token,
+    /// What the gRPC listener says about itself is unsound; only a broken build is.
+    #[error("cannot describe the gRPC services: {0}")]
+    Reflection(#[source] tonic_reflection::server::Error),
+    /// The files that TLS needs cannot be used; the text says which and why.
+    #[error("{0}")]
+    Tls(#[from] crate::tls::TlsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {listener}: {source}; choose another address")]
     Bind {

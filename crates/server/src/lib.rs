@@ -2,8 +2,8 @@
 //!
 //! Three listeners, so that each can have its own address and its own firewall:
 //!
-//! - **data** (HTTP): `/v1/check`, `/v1/check/batch`, `/v1/authorize`;
-//! - **gRPC**: `grpc.health.v1.Health`;
+//! - **data** (HTTP): `/v1/check`, `/v1/check/batch`, `/v1/authorize`, and `/json` as Envoy's own server has it;
+//! - **gRPC**: Envoy's rate limit service, `tidegate.v1.Limiter`, health and reflection;
 //! - **admin** (HTTP): health, metrics, the rules in force, explanations.
 //!
 //! Counters are in memory, or in a [`SharedStore`] that several servers use. The server neither waits for such a store
@@ -43,9 +43,11 @@ mod origin;
 mod reply;
 mod server;
 mod store_watch;
+mod tls;
 mod wait;
 
-pub use config::{Config, IdentityHeaders, SharedStore};
+pub use config::{Config, IdentityHeaders, RlsExtras, SharedStore, TlsFiles};
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use server::{Addresses, Server};
+pub use tls::TlsError;

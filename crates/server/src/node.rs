@@ -5,16 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tidegate::{Checked, Clock, Limiter, Request, RequestError, SystemClock};
+use http::StatusCode;
+use tidegate::{
+    Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
+};
 use tidegate_core::Timestamp;
+use tidegate_core::descriptor::{Descriptor, Hits};
+use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 
 use crate::access::Access;
-use crate::config::{Config, SharedStore};
+use crate::config::{Config, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Concern, Health};
 use crate::metrics::{Metrics, Table};
+use crate::reply::Wrong;
 
 /// What all listeners share.
 pub(crate) struct Node {
@@ -26,6 +32,9 @@ pub(crate) struct Node {
     pub(crate) access: Access,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
+    rls_extras: RlsExtras,
+    /// Whether callers may give quota back.
+    credits: bool,
     pub(crate) documentation_url: Option<String>,
     pub(crate) started: Instant,
     in_force: ArcSwap<InForce>,
@@ -64,6 +73,8 @@ impl Node {
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
+            rls_extras: config.rls_extras,
+            credits: config.credits,
             documentation_url: config.documentation_url.clone(),
             started: Instant::now(),
             in_force: ArcSwap::from_pointee(InForce { document_version: loaded.document_version, table }),
@@ -82,14 +93,14 @@ impl Node {
     pub(crate) fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
         let start = Instant::now();
         let checked = self.limiter.try_check(request).map_err(refused)?;
-        self.count(&checked, start.elapsed());
+        self.count(&checked, checked.rules(), start.elapsed());
         Ok(checked)
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
     pub(crate) async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
-        self.count(&checked, arrived.elapsed());
+        self.count(&checked, checked.rules(), arrived.elapsed());
         Ok(checked)
     }
 
@@ -100,15 +111,71 @@ impl Node {
         let took = start.elapsed();
         let each = decided.into_iter().map(|checked| {
             let checked = checked.map_err(refused)?;
-            self.count(&checked, took);
+            self.count(&checked, checked.rules(), took);
             Ok(checked)
         });
         each.collect()
     }
 
-    fn count(&self, checked: &Checked, took: Duration) {
+    /// Decides on what a proxy says about a request without waiting, and counts that it did.
+    pub(crate) fn decide_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+    ) -> Result<CheckedDescriptors, Wrong> {
+        self.admit_credits(descriptors)?;
+        let start = Instant::now();
+        let checked = self.limiter.try_check_descriptors(domain, descriptors).map_err(refused)?;
+        self.count_descriptors(&checked, descriptors, start.elapsed());
+        Ok(checked)
+    }
+
+    /// The same for a request that was all there at `arrived`, wherever the counters are.
+    pub(crate) async fn ask_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        arrived: Instant,
+    ) -> Result<CheckedDescriptors, Wrong> {
+        self.admit_credits(descriptors)?;
+        let checked = self.limiter.check_descriptors(domain, descriptors, arrived).await;
+        self.count_descriptors(&checked, descriptors, arrived.elapsed());
+        Ok(checked)
+    }
+
+    fn admit_credits(&self, descriptors: &[Descriptor<'_>]) -> Result<(), Wrong> {
+        if self.credits || !descriptors.iter().any(|each| matches!(each.hits, Hits::GiveBack(_))) {
+            return Ok(());
+        }
+        let message =
+            "negative hits give quota back, which is not allowed here; serve with `--credits allow`";
+        Err(Wrong::new(StatusCode::FORBIDDEN, "forbidden", message).about("is_negative_hits"))
+    }
+
+    /// What answers of the rate limit service carry besides verdicts.
+    pub(crate) fn rls_extras(&self) -> Extras<'_> {
+        let RlsExtras { headers, body, metadata } = self.rls_extras;
+        Extras {
+            header_styles: if headers { &self.header_styles } else { &[] },
+            body,
+            metadata,
+            documentation_url: self.documentation_url.as_deref(),
+        }
+    }
+
+    fn count_descriptors(
+        &self,
+        checked: &CheckedDescriptors,
+        descriptors: &[Descriptor<'_>],
+        took: Duration,
+    ) {
+        self.count(&checked.decision, checked.rules(), took);
+        self.metrics.descriptors.count(&checked.said, descriptors, checked.rules());
+    }
+
+    fn count(&self, decision: &Decision, rules: &RuleSet, took: Duration) {
         self.metrics.decision_seconds.observe(took);
-        self.metrics.decisions.count(&self.in_force.load().table, checked, checked.rules());
+        self.metrics.decisions.count(&self.in_force.load().table, decision, rules);
     }
 
     /// What would be decided, which is neither counted nor measured.

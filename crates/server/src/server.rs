@@ -20,6 +20,7 @@ use crate::listen::{Listener, Speaks};
 use crate::node::Node;
 use crate::origin::Hosts;
 use crate::store_watch;
+use crate::tls::Tls;
 
 /// How long the admin listener goes on after the others, for those who watch the end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -32,6 +33,8 @@ pub struct Server {
     http: Listener,
     grpc: Listener,
     admin: Listener,
+    calls: (Grpc, Reporter),
+    tls: Option<Arc<Tls>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -58,20 +61,30 @@ impl Server {
     pub async fn bind(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
         let access = Access::new(&config)?;
         for (name, address) in listeners(&config) {
-            if !address.ip().to_canonical().is_loopback() && !access.is_restricted() {
+            let certified = name == "grpc"
+                && config.grpc_tls.as_ref().is_some_and(|tls| tls.client_authorities.is_some());
+            if !address.ip().to_canonical().is_loopback() && !access.is_restricted() && !certified {
                 return Err(StartError::Unprotected { listener: name, address });
             }
         }
+        let tls = config.grpc_tls.clone().map(Tls::new).transpose()?.map(Arc::new);
         let (loaded, changes) = rules.start().await?;
         let node = Arc::new(Node::new(&config, access, loaded)?);
         let [http, grpc, admin] = listeners(&config);
         Ok(Self {
             http: bind(http, Speaks::Http, &config).await?,
-            grpc: bind(grpc, Speaks::Grpc, &config).await?,
+            grpc: bind(
+                grpc,
+                Speaks::Grpc { max_age: config.grpc_max_connection_age, tls: tls.clone() },
+                &config,
+            )
+            .await?,
             admin: bind(admin, Speaks::Http, &config).await?,
+            calls: Grpc::new(Arc::clone(&node)).await?,
             config,
             node,
             changes,
+            tls,
         })
     }
 
@@ -89,17 +102,18 @@ impl Server {
     /// flight are finished.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let addresses = self.addresses();
-        let Self { config, node, changes, http, grpc, admin } = self;
+        let Self { config, node, changes, http, grpc, admin, calls, tls } = self;
         let hosts = |address: SocketAddr| Hosts::new(address.ip().to_canonical(), &config.host_names);
         let (mut data, mut door) = (Serving::new(), Serving::new());
         serve_data(&mut data, http, Data::new(Arc::clone(&node), hosts(addresses.http)));
-        let (health, reporter) = Grpc::new(Arc::clone(&node));
-        serve_grpc(&mut data, grpc, health);
+        let (calls, reporter) = calls;
+        serve_grpc(&mut data, grpc, calls);
         serve_admin(&mut door, admin, Admin::new(Arc::clone(&node), hosts(addresses.admin), addresses));
         // Ends with this function, whichever way that goes.
         let mut background = JoinSet::new();
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
+        tls.map(|tls| background.spawn(tls.follow()));
         tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");
         shutdown.await;
         let left = drain(&config, &node, reporter, data).await;
@@ -116,10 +130,7 @@ fn serve_data(serving: &mut Serving, listener: Listener, data: Data) {
 
 fn serve_grpc(serving: &mut Serving, listener: Listener, grpc: Grpc) {
     let grpc = Arc::new(grpc);
-    serving.open(listener, move |peer, request| {
-        let grpc = Arc::clone(&grpc);
-        async move { grpc.answer(peer, request).await }
-    });
+    serving.open(listener, move |peer, request| Arc::clone(&grpc).answer(peer, request));
 }
 
 fn serve_admin(serving: &mut Serving, listener: Listener, admin: Admin) {

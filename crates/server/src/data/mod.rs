@@ -6,6 +6,7 @@
 mod authorize;
 mod batch;
 mod check;
+mod rate_limit;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,14 +29,16 @@ enum Endpoint {
     Check,
     Batch,
     Authorize,
+    RateLimit,
     OpenApi,
 }
 
 /// Every path with the methods it answers to.
-const ROUTES: [(&str, Endpoint, &[&str]); 4] = [
+const ROUTES: [(&str, Endpoint, &[&str]); 5] = [
     ("/v1/check", Endpoint::Check, &["POST"]),
     ("/v1/authorize", Endpoint::Authorize, &["GET", "POST"]),
     ("/v1/check/batch", Endpoint::Batch, &["POST"]),
+    ("/json", Endpoint::RateLimit, &["POST"]),
     ("/openapi.json", Endpoint::OpenApi, &["GET"]),
 ];
 
@@ -78,6 +81,9 @@ impl Data {
                     let answer = Box::pin(authorize::ask(&self.node, *peer, parts));
                     answer.await.unwrap_or_else(Reply::from)
                 }
+                Next::RateLimit(body) => {
+                    Box::pin(rate_limit::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
+                }
                 Next::Batch(body) => {
                     Box::pin(batch::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
                 }
@@ -97,6 +103,7 @@ impl Data {
         Ok(match endpoint {
             Endpoint::Check => Next::Check(parts.headers, body),
             Endpoint::Batch => Next::Batch(body),
+            Endpoint::RateLimit => Next::RateLimit(body),
             Endpoint::Authorize if self.node.must_wait() => Next::Authorize(Box::new((peer, parts))),
             Endpoint::Authorize => Next::Reply(authorize::answer(&self.node, peer, &parts)?),
             Endpoint::OpenApi => Next::Reply(reply::json(StatusCode::OK, openapi::document())),
@@ -123,4 +130,6 @@ enum Next {
     Authorize(Box<(IpAddr, Parts)>),
     /// The body of a batch is to be read.
     Batch(Incoming),
+    /// What a proxy says about a request is to be read.
+    RateLimit(Incoming),
 }

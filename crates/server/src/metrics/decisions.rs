@@ -78,8 +78,8 @@ impl Decisions {
     pub(crate) fn table(&self, rules: &Arc<RuleSet>, previous: Option<&Table>) -> Table {
         if let Some(previous) = previous {
             let sets = [rules, &previous.rules];
-            let ids = |set| (0u32..).map_while(move |rule| id_of(set, rule));
-            let ids: HashSet<&str> = sets.into_iter().flat_map(ids).chain([NO_RULE]).collect();
+            let ids = sets.into_iter().flat_map(|set| (0..).map_while(move |rule| id_of(set, rule)));
+            let ids: HashSet<&str> = ids.chain([NO_RULE]).collect();
             let tiers: HashSet<&str> = sets
                 .iter()
                 .flat_map(|set| set.tiers().iter().map(|tier| &*tier.name))

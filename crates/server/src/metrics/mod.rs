@@ -3,6 +3,7 @@
 //! Labels are bounded by the rules and the store: a rule, a known tier, an outcome, a shard; never a user or an address.
 
 mod decisions;
+mod descriptors;
 mod store;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 pub(crate) use decisions::{Decisions, Table};
+pub(crate) use descriptors::DescriptorCounts;
 
 use tidegate::store::Histogram;
 
@@ -27,6 +29,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) decisions: Decisions,
+    pub(crate) descriptors: DescriptorCounts,
     pub(crate) decision_seconds: Histogram,
     pub(crate) rules_load_errors: AtomicU64,
 }
@@ -54,6 +57,13 @@ impl Collector for Scrape {
             MetricType::Counter,
         )?;
         metrics.decisions.encode(family)?;
+        let family = encoder.encode_descriptor(
+            "descriptors",
+            "Descriptors by rule, values and outcome, for rules with detailed_metric or value_to_metric",
+            None,
+            MetricType::Counter,
+        )?;
+        metrics.descriptors.encode(family)?;
         let histogram = encoder.encode_descriptor(
             "decision_seconds",
             "How long decisions took",

@@ -184,7 +184,24 @@ fn data(schemas: &mut Schemas) -> Vec<Operation> {
         .answers(400, "The body is no list of requests, or too long a list; nothing was consumed", &error)
         .answers(413, "The body is too large; nothing was consumed", &error);
     let authorize = ["GET", "POST"].map(|method| authorize(method, schemas));
-    [single, batch].into_iter().chain(authorize).collect()
+    [single, batch, rate_limit(&error)].into_iter().chain(authorize).collect()
+}
+
+fn rate_limit(error: &Schema) -> Operation {
+    let object = json!({"application/json": {"schema": {"type": "object"}}});
+    let summary = "Decide on what a proxy says about a request, as Envoy's rate limit service does";
+    Operation::new(Listener::Data, "POST", "/json", summary)
+        .details(
+            "The body is `envoy.service.ratelimit.v3.RateLimitRequest` and the answer `RateLimitResponse`, in the \
+             JSON form of protobuf.",
+        )
+        .reads_content(&object)
+        .answers_content(200, "It may go ahead", &object)
+        .answers(400, "The body cannot be understood; nothing was consumed", error)
+        .answers(403, "It gives quota back, which is not allowed; nothing was consumed", error)
+        .answers(413, "The body is too large; nothing was consumed", error)
+        .answers_content(429, "It is refused", &object)
+        .answers(500, "The limits could not be checked, and a rule refuses then", error)
 }
 
 fn authorize(method: &'static str, schemas: &mut Schemas) -> Operation {

@@ -49,7 +49,7 @@ pub fn respond(decision: &Decision, rules: &RuleSet, mode: Mode) -> v1::CheckRes
         retry_after: body.retry_after,
         status: status(decision).into(),
         mode: mode_of(mode).into(),
-        rules: body.rules.into_iter().map(rule).collect(),
+        rules: body.rules.iter().map(rule).collect(),
     }
 }
 
@@ -70,7 +70,7 @@ fn mode_of(mode: Mode) -> v1::Mode {
     }
 }
 
-fn rule(body: RuleBody<'_>) -> v1::RuleStatus {
+fn rule(body: &RuleBody<'_>) -> v1::RuleStatus {
     v1::RuleStatus {
         rule_id: body.rule_id.to_owned(),
         allowed: body.allowed,

@@ -1,0 +1,84 @@
+//! The gRPC listener: Envoy's rate limit service, the check API, health and reflection.
+//!
+//! Decisions are unary calls and are answered by [`unary`], a fraction of what a framework would cost; what nobody
+//! waits for goes through `tonic`. See `docs/adr/0009-unary-calls-without-a-framework.md`.
+
+mod health;
+mod limiter;
+mod rate_limit;
+mod unary;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tonic::service::Routes;
+use tower::ServiceExt;
+
+use crate::error::StartError;
+use crate::node::Node;
+pub(crate) use health::Reporter;
+use unary::GrpcBody;
+
+/// A unary call that we answer ourselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    ShouldRateLimit,
+    Check,
+    CheckBatch,
+}
+
+const CALLS: [(&str, Call); 3] = [
+    ("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", Call::ShouldRateLimit),
+    ("/tidegate.v1.Limiter/Check", Call::Check),
+    ("/tidegate.v1.Limiter/CheckBatch", Call::CheckBatch),
+];
+
+/// What is served, in the words of the health protocol: the whole process, and each service by itself.
+const SERVICES: [&str; 3] = ["", "envoy.service.ratelimit.v3.RateLimitService", "tidegate.v1.Limiter"];
+
+/// The gRPC listener.
+#[derive(Debug)]
+pub(crate) struct Grpc {
+    node: Arc<Node>,
+    others: Router,
+}
+
+impl Grpc {
+    pub(crate) async fn new(node: Arc<Node>) -> Result<(Self, Reporter), StartError> {
+        let (reporter, health) = Reporter::new(&SERVICES).await;
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tidegate_wire::grpc::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()
+            .map_err(StartError::Reflection)?;
+        let others = Routes::new(health).add_service(reflection).prepare().into_axum_router();
+        Ok((Self { node, others }, reporter))
+    }
+
+    /// Answers `request` from `peer`.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        peer: IpAddr,
+        request: Request<Incoming>,
+    ) -> Response<GrpcBody> {
+        if let Err(wrong) = self.node.access.admit(peer, request.headers()) {
+            return unary::refuse(unary::status(&wrong));
+        }
+        let path = request.uri().path();
+        let Some((_, call)) = CALLS.iter().find(|(known, _)| *known == path) else {
+            let others = self.others.clone().oneshot(request).await;
+            let Ok(response) = others.map_err(|never: Infallible| never);
+            return response.map(GrpcBody::Other);
+        };
+        let answer = match call {
+            Call::ShouldRateLimit => rate_limit::answer(&self.node, request).await,
+            Call::Check => limiter::check(&self.node, request).await,
+            Call::CheckBatch => Box::pin(limiter::check_batch(&self.node, request)).await,
+        };
+        answer.unwrap_or_else(unary::refuse)
+    }
+}
