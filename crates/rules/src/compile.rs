@@ -7,6 +7,7 @@ use tidegate_core::tier::Tiers;
 use tidegate_core::{RuleSet, RuleSetParts};
 
 use crate::document::{Document, Named};
+use crate::domains::{self, Domain};
 use crate::problem::{Problem, Problems, Report, quoted};
 use crate::suggest;
 use crate::text::{Place, Placed};
@@ -44,6 +45,7 @@ fn join(documents: Vec<Document>, version: Version) -> RuleSetParts {
     for document in documents {
         parts.rules.extend(document.rules.into_iter().filter_map(|named| named.value));
         parts.ipv6_prefix = last(document.ipv6_prefix).unwrap_or(parts.ipv6_prefix);
+        parts.domains.extend(document.domains.into_iter().map(Domain::terms));
         let Tiers { list, default, users, from } = &mut parts.tiers;
         list.extend(document.tiers.into_iter().filter_map(|named| named.value));
         users.extend(document.users.into_iter().map(|placed| placed.value));
@@ -75,11 +77,12 @@ pub(crate) fn contradictions(documents: &[Document]) -> Report {
     agreed(&mut report, documents, "tier_from", |document| &document.tier_from);
     agreed(&mut report, documents, "ipv6_prefix", |document| &document.ipv6_prefix);
     users(&mut report, documents);
+    domains::check(&mut report, documents);
     report
 }
 
 /// A place in one of the documents, to be named in a message.
-fn spot(document: &Document, at: Place) -> String {
+pub(crate) fn spot(document: &Document, at: Place) -> String {
     format!("{}:{}:{}", document.name(), at.line, at.column)
 }
 

@@ -5,6 +5,7 @@ use tidegate_core::tier::Tier;
 use tidegate_core::{Facet, Identifier, Quota, Rule};
 
 use crate::document::{Document, Named};
+use crate::domains::{self, Domain};
 use crate::fields::Fields;
 use crate::figures::{self, Base};
 use crate::node::Node;
@@ -41,6 +42,9 @@ impl Document {
         }
         if let Some(node) = fields.get("ipv6_prefix") {
             self.ipv6_prefix.extend(ipv6_prefix(reader, node));
+        }
+        if let Some(node) = fields.get("domains") {
+            self.read_domains(reader, node);
         }
         if let Some(items) = fields.read("rules", |key, node| reader.list(key, node, SHAPES.rule.example)) {
             self.read_rules(reader, items, defaults);
@@ -87,6 +91,21 @@ impl Document {
             let user = &*entry.key.value;
             if let Some(tier) = reader.name(user, &entry.value) {
                 self.users.push(Placed { at: entry.value.at, value: (user.into(), tier.into()) });
+            }
+        }
+    }
+
+    fn read_domains(&mut self, reader: &mut Reader<'_>, node: &Node<'_>) {
+        for entry in
+            reader.map("domains", node, "{ messaging: { charge_refused: true } }").unwrap_or_default()
+        {
+            let name = &*entry.key.value;
+            if let Some(fields) = Fields::open(reader, &entry.value, &SHAPES.domain)
+                && reader.is_name("a domain's name", name, entry.key.at)
+            {
+                let charge_refused = domains::charge_refused(reader, &fields);
+                let (at, name) = (entry.key.at, name.into());
+                self.domains.push(Domain { at, name, charge_refused, described: false });
             }
         }
     }

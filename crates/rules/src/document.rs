@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_core::tier::Tier;
 use tidegate_core::{Facet, Rule, Timestamp};
 
+use crate::domains::Domain;
 use crate::fields::known_keys;
 use crate::node::{Kind, Node};
 use crate::reader::Reader;
@@ -26,6 +27,7 @@ pub struct Document {
     pub(crate) users: Vec<Placed<(Box<str>, Box<str>)>>,
     pub(crate) tier_from: Vec<Placed<Vec<Facet>>>,
     pub(crate) ipv6_prefix: Vec<Placed<u8>>,
+    pub(crate) domains: Vec<Domain>,
     /// Whether there may be tiers that could not be read at all.
     pub(crate) tiers_unclear: bool,
     /// Whether it says which rules there are, be it none.
@@ -72,6 +74,7 @@ impl Document {
             users: Vec::new(),
             tier_from: Vec::new(),
             ipv6_prefix: Vec::new(),
+            domains: Vec::new(),
             tiers_unclear: false,
             states_rules: false,
         }
@@ -110,6 +113,8 @@ impl Document {
                 let has = |key: &str| entries.iter().any(|entry| entry.key.value == key);
                 if has("rate_limits") {
                     self.read_rate_limits(reader, node);
+                } else if (has("domain") || has("descriptors")) && !has("rule_id") {
+                    self.read_envoy(reader, node);
                 } else if has("rules") || !is_rule(node, has("rule_id")) {
                     self.read_whole(reader, node);
                 } else {

@@ -53,12 +53,21 @@ impl<'n, 't> Fields<'n, 't> {
             return format!("`{MERGE}` is not part of YAML 1.2 and does not merge; write the keys out");
         }
         let shapes = &*SHAPES;
-        let others =
-            [&shapes.rule, &shapes.condition, &shapes.document, &shapes.r#override, &shapes.defaults];
+        let is = |shape| std::ptr::eq(self.shape, shape);
         let what = self.shape.what;
         let written = quoted(key);
-        match others.into_iter().find(|other| other.has(key)) {
-            Some(_) if std::ptr::eq(self.shape, &shapes.rate_limits) => {
+        if is(&shapes.envoy_domain) && shapes.document.has(key) {
+            return format!("{written} cannot stand beside `domain`; put it in a document of its own");
+        }
+        // Else the nearest name would be `unlimited`.
+        if is(&shapes.envoy_rate_limit) && key == "limit" {
+            self.meant.push("requests_per_unit");
+            return format!("unknown key {written}; beside `unit` it is called `requests_per_unit`");
+        }
+        // In a document of ours, `name` is more likely meant for an id than for what a descriptor's limit is called.
+        let elsewhere = |other: &&Shape| other.has(key) && (other.envoy || key != "name");
+        match shapes.kin(self.shape).into_iter().find(elsewhere) {
+            Some(_) if is(&shapes.rate_limits) => {
                 format!("{written} cannot stand beside `rate_limits`; rename `rate_limits` to `tiers`")
             }
             Some(other) => format!("unknown key {written} in {what}; it belongs {}", other.place),
@@ -92,7 +101,27 @@ impl<'n, 't> Fields<'n, 't> {
 
     fn entry(&self, key: &str) -> Option<&'n Entry<'t>> {
         debug_assert!(self.shape.has(key), "{key} is no key of {}", self.shape.what);
-        self.entries.iter().find(|entry| entry.key.value == key)
+        let entry = self.entries.iter().find(|entry| entry.key.value == key)?;
+        // Envoy's rate limit service takes a key without a value for no key.
+        let nothing = self.shape.envoy && matches!(entry.value.kind, Kind::Null);
+        (!nothing).then_some(entry)
+    }
+
+    /// What kind of mapping it is, with its article.
+    pub(crate) fn what(&self) -> &'static str {
+        self.shape.what
+    }
+
+    /// A flag; Envoy's rate limit service also knows the words that older YAML had for it.
+    pub(crate) fn flag(&self, reader: &mut Reader<'_>, key: &str) -> Option<bool> {
+        const WORDS: [(&str, bool); 4] = [("yes", true), ("on", true), ("no", false), ("off", false)];
+        self.read(key, |key, node| match &node.kind {
+            Kind::Text(text) if self.shape.envoy => {
+                let word = WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
+                word.map(|(_, flag)| *flag).or_else(|| reader.flag(key, node))
+            }
+            _ => reader.flag(key, node),
+        })
     }
 
     /// Asks `read` for the value of `key`, if it is given.

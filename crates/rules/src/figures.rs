@@ -91,7 +91,12 @@ fn read(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Figures {
     Figures { limit, window, burst, algorithm }
 }
 
-fn whole(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, key: &str, hint: &str) -> Option<Placed<u64>> {
+pub(crate) fn whole(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    key: &str,
+    hint: &str,
+) -> Option<Placed<u64>> {
     fields.read(key, |key, node| Some(Placed { at: node.at, value: reader.whole(key, node, hint)? }))
 }
 
@@ -110,7 +115,8 @@ fn window(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Spa
     span.or(seconds.map(|seconds| Placed { at: seconds.at, value: Span::from_secs(seconds.value) }))
 }
 
-fn build(
+/// The quota of these figures; reports what is wrong with them together.
+pub(crate) fn build(
     reader: &mut Reader<'_>,
     algorithm: Algorithm,
     limit: &Placed<u64>,

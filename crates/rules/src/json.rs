@@ -119,7 +119,7 @@ impl<'t> Json<'t, '_, '_> {
             Some(Token::OpenBracket) => self.list(at, depth)?,
             Some(Token::String(text)) => Kind::Text(text),
             Some(Token::Number(number)) => Kind::Number(number.into()),
-            Some(Token::Boolean(flag)) => Kind::Flag(flag),
+            Some(Token::Boolean(flag)) => Kind::Flag(flag, if flag { "true" } else { "false" }),
             Some(Token::Null) => Kind::Null,
             Some(Token::Comma) if depth == 0 => {
                 return Err(

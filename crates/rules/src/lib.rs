@@ -23,7 +23,10 @@
 mod compile;
 mod condition;
 mod contents;
+mod descriptor;
 mod document;
+mod domains;
+mod envoy;
 mod fields;
 mod figures;
 pub mod form;
@@ -78,13 +81,16 @@ pub fn read(source: &Source<'_>) -> Result<Document, Problems> {
 /// Reads and compiles all the texts of a source, and reports all that is wrong with them, by themselves and
 /// together.
 pub fn load(sources: &[Source<'_>], version: impl Into<Version>) -> Result<RuleSet, Problems> {
+    compile(read_together(sources)?, version)
+}
+
+fn read_together(sources: &[Source<'_>]) -> Result<Vec<Document>, Problems> {
     let (documents, reports): (Vec<_>, Vec<_>) = sources.iter().map(read_as_far_as_possible).unzip();
     let mut report = problem::Report::default();
     reports.into_iter().for_each(|each| report.append(each));
     report.append(compile::check(&documents));
     report.sort(sources);
-    report.finish(())?;
-    compile(documents, version)
+    report.finish(documents)
 }
 
 fn read_as_far_as_possible(source: &Source<'_>) -> (Document, problem::Report) {

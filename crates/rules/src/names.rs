@@ -1,10 +1,13 @@
 //! The names that stand for values in documents: one table each for reading, writing and the schema.
 
-use tidegate_core::Algorithm;
 use tidegate_core::rule::{OnMissingIdentity, OnStoreFailure};
+use tidegate_core::{Algorithm, Span};
 
 /// The algorithm of a rule, tier or override that names none.
 pub(crate) const DEFAULT_ALGORITHM: Algorithm = Algorithm::TokenBucket;
+
+/// The algorithm of a descriptor's limit that names none, because its author expects to be counted so.
+pub(crate) const DEFAULT_ENVOY_ALGORITHM: Algorithm = Algorithm::FixedWindow;
 
 pub(crate) const ALGORITHMS: [(&str, Algorithm); 4] = [
     (Algorithm::TokenBucket.name(), Algorithm::TokenBucket),
@@ -22,6 +25,17 @@ pub(crate) const ON_MISSING_IDENTITY: [(&str, OnMissingIdentity); 4] = [
 
 pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] =
     [("local", OnStoreFailure::Local), ("allow", OnStoreFailure::Allow), ("deny", OnStoreFailure::Deny)];
+
+/// The units of time of a descriptor's limit.
+pub(crate) const UNITS: [(&str, Span); 7] = [
+    ("second", Span::from_secs(1)),
+    ("minute", Span::from_secs(60)),
+    ("hour", Span::from_secs(3_600)),
+    ("day", Span::from_secs(86_400)),
+    ("week", Span::from_secs(7 * 86_400)),
+    ("month", Span::from_secs(30 * 86_400)),
+    ("year", Span::from_secs(365 * 86_400)),
+];
 
 /// The name of `value` in its table.
 pub(crate) fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {

@@ -24,7 +24,8 @@ pub(crate) struct Node<'t> {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind<'t> {
     Null,
-    Flag(bool),
+    /// What it says, and how that is written.
+    Flag(bool, &'static str),
     /// As it is written: how large it may be is the business of whoever expects it.
     Number(Cow<'t, str>),
     Text(Cow<'t, str>),
@@ -60,7 +61,7 @@ impl<'t> Node<'t> {
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
             Kind::Null => "nothing".to_owned(),
-            Kind::Flag(flag) => format!("`{flag}`"),
+            Kind::Flag(flag, _) => format!("`{flag}`"),
             Kind::Number(number) => format!("the number {}", quoted(number)),
             Kind::Text(text) => format!("the text {}", quoted(text)),
             Kind::List(_) => "a list".to_owned(),

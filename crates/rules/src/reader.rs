@@ -41,11 +41,26 @@ impl<'x> Reader<'x> {
             Kind::Number(number) => {
                 Some(format!("write it in quotes: \"{}\"", quoted(number).replace('`', "")))
             }
-            Kind::Flag(flag) => Some(format!("write it in quotes: \"{flag}\"")),
+            Kind::Flag(flag, _) => Some(format!("write it in quotes: \"{flag}\"")),
             _ => None,
         };
         self.expected(&quoted(key), "a text", node, fix);
         None
+    }
+
+    /// A text that may look like a number or a flag: it is what was written.
+    pub(crate) fn written<'n>(&mut self, key: &str, node: &'n Node<'_>) -> Option<&'n str> {
+        match &node.kind {
+            Kind::Text(text) | Kind::Number(text) => Some(text),
+            Kind::Flag(_, text) => Some(text),
+            _ => self.text(key, node),
+        }
+    }
+
+    /// The same, where it must be fit for a name.
+    pub(crate) fn written_name<'n>(&mut self, key: &str, node: &'n Node<'_>) -> Option<&'n str> {
+        let text = self.written(key, node)?;
+        self.is_name(&quoted(key), text, node.at).then_some(text)
     }
 
     /// A text that is not empty, within a length, and without control characters.
@@ -105,7 +120,7 @@ impl<'x> Reader<'x> {
 
     pub(crate) fn flag(&mut self, key: &str, node: &Node<'_>) -> Option<bool> {
         let fix = match &node.kind {
-            Kind::Flag(flag) => return Some(*flag),
+            Kind::Flag(flag, _) => return Some(*flag),
             Kind::Text(text) => match text.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" => Some("write `true`".to_owned()),
                 "false" | "no" | "off" => Some("write `false`".to_owned()),

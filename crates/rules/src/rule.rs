@@ -1,9 +1,10 @@
 //! One rule.
 
 use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
-use tidegate_core::{Condition, Facet, Identifier, Rule};
+use tidegate_core::{Condition, Facet, Identifier, Quota, Rule};
 
 use crate::condition::{self, is_header};
+use crate::descriptor;
 use crate::fields::Fields;
 use crate::figures::{self, Base};
 use crate::names::{ON_MISSING_IDENTITY, ON_STORE_FAILURE};
@@ -16,7 +17,7 @@ use crate::suggest;
 use crate::text::Placed;
 
 /// The longest rule id: it becomes part of keys, labels and header values.
-const MAX_ID_CHARS: usize = 128;
+pub(crate) const MAX_ID_CHARS: usize = 128;
 
 /// What holds for a rule that does not say otherwise.
 #[derive(Clone, Copy, Default)]
@@ -56,13 +57,42 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults)
     };
     let id = id(reader, &fields);
     let what = id.as_ref().map_or_else(|| "a rule".to_owned(), |id| format!("rule `{}`", id.value));
-    let identifier = identifier(reader, &fields, &what);
     let description = fields.read("description", |key, node| reader.text(key, node));
     let priority = fields.read("priority", |key, node| reader.signed(key, node));
-    let condition = fields.read("match", |_, node| condition::read(reader, node));
     let shadow = fields.read("shadow", |key, node| reader.flag(key, node));
     let defaults = defaults.or_as(reader, &fields);
-    let allowance = allowance(reader, &fields, &what);
+    let subject = if fields.has("descriptor") {
+        about_descriptors(reader, &fields, &what)
+    } else {
+        about_requests(reader, &fields, &what, defaults)
+    };
+    let rule = id.as_ref().zip(subject).map(|(id, subject)| Rule {
+        id: id.value.clone(),
+        description: description.map(Into::into),
+        priority: priority.unwrap_or(DEFAULT_PRIORITY),
+        shadow: shadow.unwrap_or_default(),
+        on_store_failure: defaults.on_store_failure,
+        ..subject
+    });
+    Read { id, rule }
+}
+
+/// Which requests a rule is about, who is counted, and how much they may have.
+fn about_requests(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    what: &str,
+    defaults: Defaults,
+) -> Option<Rule> {
+    let identifier = identifier(reader, fields, what);
+    let condition = fields.read("match", |_, node| condition::read(reader, node));
+    if let Some(node) = fields.get("unlimited")
+        && reader.flag("unlimited", node).is_some()
+    {
+        let hint = "to leave requests alone, leave the rule out";
+        reader.problem(node.at, format!("`unlimited` is for rules with a `descriptor`; {hint}"));
+    }
+    let allowance = allowance(reader, fields, what);
     let base = match allowance {
         Some(Allowance::Fixed(quota)) => Base::Quota(quota),
         Some(Allowance::Tiered | Allowance::Unlimited) => Base::None,
@@ -70,20 +100,44 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults)
     };
     let overrides =
         fields.read("overrides", |key, node| overrides::read(reader, key, node, base, identifier.as_ref()));
-    let rule = id.as_ref().zip(identifier).zip(allowance).map(|((id, identifier), allowance)| Rule {
-        id: id.value.clone(),
-        description: description.map(Into::into),
-        priority: priority.unwrap_or(DEFAULT_PRIORITY),
+    Some(Rule {
         condition: condition.unwrap_or_else(Condition::default),
-        descriptor: None,
-        identifier,
         on_missing_identity: defaults.on_missing_identity,
-        allowance,
-        shadow: shadow.unwrap_or_default(),
+        allowance: allowance?,
         overrides: overrides.unwrap_or_default(),
-        on_store_failure: defaults.on_store_failure,
-    });
-    Read { id, rule }
+        ..Rule::new("", identifier?, Quota::BLOCKED)
+    })
+}
+
+/// Which descriptors a rule is about, and how much they may have.
+fn about_descriptors(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Rule> {
+    for key in ["match", "identifier_type", "on_missing_identity", "tiered", "overrides"] {
+        if let Some(at) = fields.key_at(key) {
+            reader.problem(
+                at,
+                format!("`{key}` is about requests, and `descriptor` is not; remove one of them"),
+            );
+        }
+    }
+    let about = fields.read("descriptor", |_, node| descriptor::read(reader, node));
+    let allowance = match fields.get("unlimited").map(|node| reader.flag("unlimited", node)) {
+        Some(Some(true)) => {
+            figures_are_in_vain(reader, fields, |key| {
+                format!("an unlimited rule has no `{key}`; remove it, or remove `unlimited`")
+            });
+            Some(Allowance::Unlimited)
+        }
+        Some(None) => {
+            figures::check(reader, fields);
+            None
+        }
+        _ => figures::quota(reader, fields, what, Base::None).map(Allowance::Fixed),
+    };
+    Some(Rule {
+        descriptor: Some(Box::new(about?)),
+        allowance: allowance?,
+        ..Rule::new("", Identifier::from(Facet::Global), Quota::BLOCKED)
+    })
 }
 
 fn id(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Box<str>>> {
@@ -94,8 +148,7 @@ fn id(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Box<str
         return None;
     };
     let text = reader.text("rule_id", node)?;
-    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if !text.is_empty() && text.len() <= MAX_ID_CHARS && text.bytes().all(sound) {
+    if !text.is_empty() && text.len() <= MAX_ID_CHARS && text.chars().all(is_id_char) {
         return Some(Placed { at: node.at, value: text.into() });
     }
     let message = format!(
@@ -104,6 +157,11 @@ fn id(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Placed<Box<str
     );
     reader.problem(node.at, message);
     None
+}
+
+/// Whether a rule id may contain `c`.
+pub(crate) fn is_id_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
 fn identifier(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Identifier> {
@@ -148,11 +206,17 @@ fn allowance(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Op
     if !tiered {
         return figures::quota(reader, fields, what, Base::None).map(Allowance::Fixed);
     }
+    figures_are_in_vain(reader, fields, |key| {
+        format!("a tiered rule takes `{key}` from the tier; remove it, or remove `tiered`")
+    });
+    Some(Allowance::Tiered)
+}
+
+/// Complains about figures in a rule that has no use for them.
+fn figures_are_in_vain(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, message: impl Fn(&str) -> String) {
     for key in figures::KEYS {
         if let Some(at) = fields.key_at(key) {
-            let message = format!("a tiered rule takes `{key}` from the tier; remove it, or remove `tiered`");
-            reader.problem(at, message);
+            reader.problem(at, message(key));
         }
     }
-    Some(Allowance::Tiered)
 }

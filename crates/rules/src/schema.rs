@@ -17,13 +17,14 @@ pub fn json_schema() -> Value {
     let shapes = [
         generator.subschema_for::<form::Document>(),
         generator.subschema_for::<form::RateLimits>(),
+        generator.subschema_for::<form::EnvoyDomain>(),
         generator.subschema_for::<form::Rule>(),
         generator.subschema_for::<Vec<form::Rule>>(),
     ];
     let mut schema = Schema::try_from(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tidegate rules",
-        "description": "A rule document, tiers alone, one rule, or a list of rules.",
+        "description": "A rule document, tiers alone, a domain as Envoy's rate limit service reads it, one rule, or a list of rules.",
         "anyOf": shapes,
         "$defs": generator.take_definitions(true),
     }))
@@ -77,10 +78,16 @@ pub(crate) struct Shape {
     pub(crate) place: &'static str,
     /// How one may look, for somebody who wrote something else.
     pub(crate) example: &'static str,
+    /// Whether it is part of the files that Envoy's rate limit service reads.
+    pub(crate) envoy: bool,
     keys: Vec<String>,
 }
 
 impl Shape {
+    fn of_envoy<T: JsonSchema>(what: &'static str, place: &'static str, example: &'static str) -> Self {
+        Self { envoy: true, ..Self::of::<T>(what, place, example) }
+    }
+
     fn of<T: JsonSchema>(what: &'static str, place: &'static str, example: &'static str) -> Self {
         let schema = generator().into_root_schema_for::<T>();
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -88,6 +95,7 @@ impl Shape {
             what,
             place,
             example,
+            envoy: false,
             keys: properties.into_iter().flat_map(|map| map.keys().cloned()).collect(),
         }
     }
@@ -111,6 +119,25 @@ pub(crate) struct Shapes {
     pub(crate) rule: Shape,
     pub(crate) condition: Shape,
     pub(crate) r#override: Shape,
+    pub(crate) descriptor: Shape,
+    pub(crate) entry: Shape,
+    pub(crate) domain: Shape,
+    pub(crate) envoy_domain: Shape,
+    pub(crate) envoy_descriptor: Shape,
+    pub(crate) envoy_rate_limit: Shape,
+    pub(crate) envoy_replaced: Shape,
+}
+
+impl Shapes {
+    /// The shapes in which a key may belong that `shape` does not know.
+    pub(crate) fn kin(&self, shape: &Shape) -> Vec<&Shape> {
+        if shape.envoy {
+            vec![&self.envoy_descriptor, &self.envoy_rate_limit, &self.envoy_domain]
+        } else {
+            let requests = [&self.rule, &self.condition, &self.document, &self.r#override, &self.defaults];
+            requests.into_iter().chain([&self.descriptor, &self.entry]).collect()
+        }
+    }
 }
 
 pub(crate) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes {
@@ -133,6 +160,37 @@ pub(crate) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes {
         "in an entry of `overrides`",
         "{ identity: alice, limit: 0 }",
     ),
+    descriptor: Shape::of::<form::Descriptor>(
+        "`descriptor`",
+        "under `descriptor`",
+        "{ domain: messaging, entries: [{ key: to_number }] }",
+    ),
+    entry: Shape::of::<form::Entry>(
+        "an entry of a descriptor",
+        "in an entry of `entries`",
+        "{ key: message_type, value: marketing }",
+    ),
+    domain: Shape::of::<form::Domain>("a domain", "in a domain under `domains`", "{ charge_refused: true }"),
+    envoy_domain: Shape::of_envoy::<form::EnvoyDomain>(
+        "a document of descriptors",
+        "beside `domain`",
+        "{ domain: messaging, descriptors: [] }",
+    ),
+    envoy_descriptor: Shape::of_envoy::<form::EnvoyDescriptor>(
+        "a descriptor",
+        "beside the descriptor's `key`",
+        "{ key: to_number, rate_limit: { unit: day, requests_per_unit: 100 } }",
+    ),
+    envoy_rate_limit: Shape::of_envoy::<form::EnvoyRateLimit>(
+        "`rate_limit`",
+        "under `rate_limit`",
+        "{ unit: day, requests_per_unit: 100 }",
+    ),
+    envoy_replaced: Shape::of_envoy::<form::EnvoyReplaced>(
+        "an entry of `replaces`",
+        "in an entry of `replaces`",
+        "{ name: other_limit }",
+    ),
 });
 
 #[cfg(test)]
@@ -150,7 +208,7 @@ mod tests {
     fn to_value(node: &Node<'_>) -> Value {
         match &node.kind {
             Kind::Null => Value::Null,
-            Kind::Flag(flag) => (*flag).into(),
+            Kind::Flag(flag, _) => (*flag).into(),
             Kind::Number(number) => number.parse().map_or(Value::Null, Value::Number),
             Kind::Text(text) => (**text).into(),
             Kind::List(items) => items.iter().map(to_value).collect(),
@@ -207,5 +265,41 @@ mod tests {
             assert!(rule(bad).iter().all(|value| !validator.is_valid(value)), "{bad}");
         }
         assert!(rule("limit: 1\nwindow: 1s").iter().all(|value| validator.is_valid(value)));
+    }
+
+    #[test]
+    fn the_schema_refuses_what_the_reader_does_about_descriptors() {
+        let validator = jsonschema::draft202012::new(&json_schema()).unwrap();
+        let valid = |text: &str| values(text).iter().all(|value| validator.is_valid(value));
+        let own = |text: &str| {
+            valid(&format!("rule_id: a\ndescriptor: {{ domain: d, entries: [{{ key: k }}] }}\n{text}"))
+        };
+        assert!(own("unlimited: true") && own("limit: 1\nwindow: 1s"));
+        for bad in [
+            "",
+            "unlimited: true\nlimit: 1",
+            "unlimited: true\ntiered: true",
+            "limit: 1\nwindow: 1s\nmatch: {}",
+        ] {
+            assert!(!own(bad), "{bad}");
+        }
+        assert!(!valid("rule_id: a\nidentifier_type: global\nunlimited: true"));
+        let envoy =
+            |text: &str| valid(&format!("domain: d\ndescriptors: [{{ key: k, rate_limit: {{ {text} }} }}]"));
+        assert!(envoy("unit: Day, requests_per_unit: 1, unit_multiplier: 2") && envoy("unlimited: true"));
+        assert!(envoy("window: 1s, requests_per_unit: 1"));
+        for bad in [
+            "unit: day",
+            "requests_per_unit: 1",
+            "unit: days, requests_per_unit: 1",
+            "unit: day, requests_per_unit: 1, window: 1s",
+            "window: 1s, requests_per_unit: 1, unit_multiplier: 2",
+            "unit: day, requests_per_unit: 1, unit_multiplier: 0",
+            "unlimited: true, unit: day",
+            "unit: day, requests_per_unit: 1, limit: 1",
+        ] {
+            assert!(!envoy(bad), "{bad}");
+        }
+        assert!(!valid("descriptors: []") && !valid("domain: d\ndescriptors: [{ value: v }]"));
     }
 }

@@ -1,47 +1,76 @@
 //! A rule as a rule document writes it.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
-use tidegate_core::rule::{Allowance, Override, Target, Wanted};
+use tidegate_core::descriptor::{DescriptorMatch, EntryPattern};
+use tidegate_core::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Override, Target, Wanted};
 use tidegate_core::{Algorithm, Condition, Quota, Rule, Timestamp};
 
 use crate::condition::ANY_VALUE;
-use crate::form::{self, OneOrMany};
+use crate::form::{self, OneOrMany, Table};
 use crate::names::{self, name_of};
 
 /// A rule in the form of a rule document, for people and programs to read; reading it gives the same rule.
 pub fn to_json(rule: &Rule) -> Value {
+    without_null(serde_json::to_value(form(rule)).unwrap_or_default())
+}
+
+/// A rule in the form of a rule document, with all that it says.
+pub(crate) fn form(rule: &Rule) -> form::Rule {
+    let about_requests = rule.descriptor.is_none();
     let quota = match rule.allowance {
         Allowance::Fixed(quota) => Some(quota),
         Allowance::Tiered | Allowance::Unlimited => None,
     };
-    let form = form::Rule {
+    form::Rule {
         rule_id: rule.id.to_string(),
         description: rule.description.as_deref().map(str::to_owned),
-        identifier_type: one_or_many(
-            rule.identifier.facets().iter().map(|facet| form::Counted(facet.to_string())).collect(),
-        ),
-        on_missing_identity: Some(form::OnMissingIdentity(name_of(
-            &names::ON_MISSING_IDENTITY,
-            &rule.on_missing_identity,
-        ))),
+        descriptor: rule.descriptor.as_deref().map(descriptor),
+        identifier_type: about_requests.then(|| {
+            one_or_many(
+                rule.identifier.facets().iter().map(|facet| form::Counted(facet.to_string())).collect(),
+            )
+        }),
+        on_missing_identity: about_requests.then(|| on_missing_identity(rule.on_missing_identity)),
         algorithm: quota.map(|quota| form::Algorithm(quota.algorithm().name())),
         limit: quota.map(|quota| quota.limit()),
         window: quota.map(|quota| window(&quota)),
         window_size_seconds: None,
         burst: quota.and_then(|quota| burst(&quota)),
         tiered: (rule.allowance == Allowance::Tiered).then_some(true),
+        unlimited: (rule.allowance == Allowance::Unlimited).then_some(true),
         priority: Some(rule.priority),
         r#match: condition(&rule.condition),
         shadow: rule.shadow.then_some(true),
         overrides: (!rule.overrides.is_empty()).then(|| rule.overrides.iter().map(r#override).collect()),
-        on_store_failure: Some(form::OnStoreFailure(name_of(
-            &names::ON_STORE_FAILURE,
-            &rule.on_store_failure,
-        ))),
+        on_store_failure: Some(on_store_failure(rule.on_store_failure)),
+    }
+}
+
+pub(crate) fn on_missing_identity(value: OnMissingIdentity) -> form::OnMissingIdentity {
+    form::OnMissingIdentity(name_of(&names::ON_MISSING_IDENTITY, &value))
+}
+
+pub(crate) fn on_store_failure(value: OnStoreFailure) -> form::OnStoreFailure {
+    form::OnStoreFailure(name_of(&names::ON_STORE_FAILURE, &value))
+}
+
+fn descriptor(about: &DescriptorMatch) -> form::Descriptor {
+    let written = |text: &str| form::Written(text.to_owned());
+    let entry = |entry: &EntryPattern| form::Entry {
+        key: written(&entry.key),
+        value: entry.value.text().map(written),
+        share_threshold: entry.shared.then_some(true),
+        value_to_metric: entry.in_metric.then_some(true),
     };
-    without_null(serde_json::to_value(form).unwrap_or_default())
+    form::Descriptor {
+        domain: written(&about.domain),
+        entries: about.entries.iter().map(entry).collect(),
+        name: about.name.as_deref().map(written),
+        replaces: (!about.replaces.is_empty())
+            .then(|| OneOrMany::Many(about.replaces.iter().map(|name| written(name)).collect())),
+        quota_mode: about.quota_mode.then_some(true),
+        detailed_metric: about.detailed_metric.then_some(true),
+    }
 }
 
 /// Leaves out what is not said.
@@ -57,7 +86,7 @@ fn without_null(value: Value) -> Value {
     }
 }
 
-fn one_or_many<T>(mut texts: Vec<T>) -> OneOrMany<T> {
+pub(crate) fn one_or_many<T>(mut texts: Vec<T>) -> OneOrMany<T> {
     match texts.pop() {
         Some(only) if texts.is_empty() => OneOrMany::One(only),
         last => {
@@ -96,12 +125,13 @@ fn condition(condition: &Condition) -> Option<form::Match> {
     says_something.then_some(form)
 }
 
-fn wanted(list: &[(Box<str>, Wanted)]) -> Option<BTreeMap<String, String>> {
+fn wanted(list: &[(Box<str>, Wanted)]) -> Option<Table<String>> {
     let value = |wanted: &Wanted| match wanted {
         Wanted::Value(text) => text.to_string(),
         Wanted::Present => ANY_VALUE.to_owned(),
     };
-    (!list.is_empty()).then(|| list.iter().map(|(name, wanted)| (name.to_string(), value(wanted))).collect())
+    let pairs = || list.iter().map(|(name, wanted)| (name.to_string(), value(wanted)));
+    (!list.is_empty()).then(|| Table(pairs().collect()))
 }
 
 /// A pattern that means the same; the names its author gave to segments are not kept.
@@ -121,7 +151,7 @@ fn r#override(entry: &Override) -> form::Override {
 }
 
 /// RFC 3339; what lies beyond the year 9999 never comes.
-fn moment(at: Timestamp) -> Option<form::Moment> {
+pub(crate) fn moment(at: Timestamp) -> Option<form::Moment> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at.as_millis()).ok()?).ok()?;
     Some(form::Moment(at.to_string()))
 }

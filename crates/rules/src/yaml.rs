@@ -205,11 +205,15 @@ fn text_of_node<'t>(node: &Node<'t>) -> Option<Cow<'t, str>> {
 }
 
 /// What a plain scalar is (YAML 1.2, core schema).
-fn resolve(text: Cow<'_, str>) -> Kind<'_> {
+pub(crate) fn resolve(text: Cow<'_, str>) -> Kind<'_> {
     match &*text {
         "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Flag(true),
-        "false" | "False" | "FALSE" => Kind::Flag(false),
+        "true" => Kind::Flag(true, "true"),
+        "True" => Kind::Flag(true, "True"),
+        "TRUE" => Kind::Flag(true, "TRUE"),
+        "false" => Kind::Flag(false, "false"),
+        "False" => Kind::Flag(false, "False"),
+        "FALSE" => Kind::Flag(false, "FALSE"),
         number if is_number(number) => Kind::Number(text),
         _ => Kind::Text(text),
     }
@@ -277,6 +281,6 @@ mod tests {
             assert!(matches!(resolve(text.into()), Kind::Text(_)), "{text}");
         }
         assert!(matches!(resolve("~".into()), Kind::Null));
-        assert!(matches!(resolve("TRUE".into()), Kind::Flag(true)));
+        assert!(matches!(resolve("TRUE".into()), Kind::Flag(true, "TRUE")));
     }
 }

@@ -9,12 +9,12 @@ use tidegate_rules::{Document, EXAMPLE, Source, Version, compile, read};
 
 use crate::folder;
 
-fn read_good(name: &str) -> Document {
+pub(crate) fn read_good(name: &str) -> Document {
     let text = fs::read_to_string(folder("tests/good").join(name)).unwrap();
     read(&Source { name, text: &text }).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn rule_set(name: &str) -> RuleSet {
+pub(crate) fn rule_set(name: &str) -> RuleSet {
     compile(vec![read_good(name)], 5).unwrap_or_else(|problems| panic!("{problems}"))
 }
 

@@ -14,7 +14,7 @@ fn the_committed_schema_is_the_generated_one() {
 }
 
 /// Where a mapping of a shape goes in a document.
-const HOLDERS: [(&str, &str); 7] = [
+const HOLDERS: [(&str, &str); 14] = [
     ("Document", "@"),
     ("RateLimits", "@"),
     ("Defaults", r#"{"defaults": @, "rules": []}"#),
@@ -22,6 +22,13 @@ const HOLDERS: [(&str, &str); 7] = [
     ("Rule", r#"[@]"#),
     ("Match", r#"[{"match": @}]"#),
     ("Override", r#"[{"overrides": [@]}]"#),
+    ("Descriptor", r#"[{"descriptor": @}]"#),
+    ("Entry", r#"[{"descriptor": {"entries": [@]}}]"#),
+    ("Domain", r#"{"domains": {"d": @}, "rules": []}"#),
+    ("EnvoyDomain", "@"),
+    ("EnvoyDescriptor", r#"{"domain": "d", "descriptors": [@]}"#),
+    ("EnvoyRateLimit", r#"{"domain": "d", "descriptors": [{"key": "k", "rate_limit": @}]}"#),
+    ("EnvoyReplaced", r#"{"domain": "d", "descriptors": [{"key": "k", "rate_limit": {"replaces": [@]}}]}"#),
 ];
 
 /// A value that suits no key at all: if a key of the schema is read, it is refused.
@@ -34,8 +41,12 @@ fn every_key_of_the_schema_is_read() {
         let properties = definitions[shape]["properties"].as_object().unwrap();
         assert_eq!(definitions[shape]["additionalProperties"], Value::Bool(false), "{shape}");
         for key in properties.keys() {
-            let extra =
-                if shape == "RateLimits" && key != "rate_limits" { r#", "rate_limits": {}"# } else { "" };
+            // What tells such a document from others.
+            let extra = match shape {
+                "RateLimits" if key != "rate_limits" => r#", "rate_limits": {}"#,
+                "EnvoyDomain" if key != "domain" => r#", "domain": "d""#,
+                _ => "",
+            };
             let text = holder.replace('@', &format!("{{\n\"{key}\":\n[[]]{extra}}}"));
             let problems = read(&Source { name: "x", text: &text }).unwrap_err();
             let refused = problems.list().iter().any(|problem| problem.line == 3);

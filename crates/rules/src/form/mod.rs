@@ -4,14 +4,21 @@
 //! knows from that schema: a key that is added here is known everywhere. The reader itself walks the text instead of
 //! deserialising it, so as to find every problem and not only the first.
 
+mod descriptor;
+mod envoy;
+mod table;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use tidegate_core::Facet;
 
 use crate::names;
+
+pub use descriptor::{Descriptor, Domain, Entry};
+pub use envoy::{EnvoyDescriptor, EnvoyDomain, EnvoyRateLimit, EnvoyReplaced};
+pub use table::Table;
 
 /// A text that may only be one of a few, or must have a certain look, with the schema that says so.
 macro_rules! text_type {
@@ -66,6 +73,22 @@ text_type! {
     TierSource(String) = json_schema!({"type": "string", "pattern": "^(header|attribute):.+$"})
 }
 
+text_type! {
+    /// A text, which may look like a number or a flag.
+    Written(String) = json_schema!({"type": ["string", "number", "boolean"]})
+}
+text_type! {
+    /// A unit of time, in upper or lower case.
+    Unit(String) = json_schema!({"type": "string", "pattern": unit_pattern(), "examples": ["minute"]})
+}
+
+fn unit_pattern() -> String {
+    let letter = |c: char| format!("[{c}{}]", c.to_ascii_uppercase());
+    let names: Vec<String> =
+        names::UNITS.iter().map(|(name, _)| name.chars().map(letter).collect()).collect();
+    format!("^({})$", names.join("|"))
+}
+
 fn counted_pattern() -> String {
     let plain: Vec<&str> = Facet::plain_names().collect();
     format!("^({}|(header|attribute):.+)$", plain.join("|"))
@@ -112,17 +135,19 @@ pub struct Document {
     /// What holds for the rules of this document that do not say otherwise.
     pub defaults: Option<Defaults>,
     /// Named figures. A rule with `tiered: true` takes limit, window, burst and algorithm from the request's tier.
-    pub tiers: Option<BTreeMap<String, Figures>>,
+    pub tiers: Option<Table<Figures>>,
     /// The tier of a request that names none that is known. Without it: the tier that allows least.
     pub default_tier: Option<String>,
     /// The tier of users that is known beforehand: user → tier.
-    pub users: Option<BTreeMap<String, String>>,
+    pub users: Option<Table<String>>,
     /// Where a request's tier is read from when the request does not state it: `header:<name>` or
     /// `attribute:<name>`, one or a list asked in order. Only name a header that clients cannot set themselves.
     pub tier_from: Option<OneOrMany<TierSource>>,
     /// How many bits of an IPv6 address are counted by, because one client usually has a whole network. Default 64.
     #[schemars(range(max = 128))]
     pub ipv6_prefix: Option<u8>,
+    /// How domains are served, by name; those that only rules name are served as usual.
+    pub domains: Option<Table<Domain>>,
     /// The rules. All that match a request apply to it.
     pub rules: Option<Vec<Rule>>,
 }
@@ -144,7 +169,7 @@ pub struct Defaults {
 #[serde(deny_unknown_fields)]
 pub struct RateLimits {
     /// The tiers by name.
-    pub rate_limits: BTreeMap<String, Figures>,
+    pub rate_limits: Table<Figures>,
     /// The author's own version of the document; shown, and not otherwise used.
     pub version: Option<u64>,
     /// When the document was last changed (RFC 3339); shown, and not otherwise used.
@@ -168,19 +193,34 @@ pub struct Figures {
     pub algorithm: Option<Algorithm>,
 }
 
-/// One rule: which requests it applies to, by what they are counted, and how much there is.
+/// One rule: which requests or descriptors it applies to, by what they are counted, and how much there is.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend(
-    "if" = {"properties": {"tiered": {"const": true}}, "required": ["tiered"]},
-    "then" = {"not": {"anyOf": [
-        {"required": ["limit"]}, {"required": ["window"]}, {"required": ["window_size_seconds"]},
-        {"required": ["burst"]}, {"required": ["algorithm"]}
-    ]}},
-    "else" = {
-        "required": ["limit"],
-        "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]
-    }
+    "allOf" = [
+        {
+            "if": {"required": ["descriptor"]},
+            "then": {"not": {"anyOf": [
+                {"required": ["match"]}, {"required": ["identifier_type"]}, {"required": ["on_missing_identity"]},
+                {"required": ["tiered"]}, {"required": ["overrides"]}
+            ]}},
+            "else": {"required": ["identifier_type"], "not": {"required": ["unlimited"]}}
+        },
+        {
+            "if": {"anyOf": [
+                {"properties": {"tiered": {"const": true}}, "required": ["tiered"]},
+                {"properties": {"unlimited": {"const": true}}, "required": ["unlimited"]}
+            ]},
+            "then": {"not": {"anyOf": [
+                {"required": ["limit"]}, {"required": ["window"]}, {"required": ["window_size_seconds"]},
+                {"required": ["burst"]}, {"required": ["algorithm"]}
+            ]}},
+            "else": {
+                "required": ["limit"],
+                "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]
+            }
+        }
+    ]
 ))]
 pub struct Rule {
     /// The rule's name, unique among all rules: letters, digits, `_`, `-` and `.`, at most 128.
@@ -188,17 +228,20 @@ pub struct Rule {
     pub rule_id: String,
     /// What the rule is for, in words.
     pub description: Option<String>,
-    /// What is counted by: `user_id` (within its tenant when there is one), `tenant_id`, `ip_address`, `api_key`,
+    /// The descriptors the rule applies to, and then to nothing else: for proxies that say what a request is instead
+    /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered` and `overrides`.
+    pub descriptor: Option<Descriptor>,
+    /// What is counted by (needed unless the rule has a `descriptor`): `user_id` (within its tenant when there is one), `tenant_id`, `ip_address`, `api_key`,
     /// `header:<name>`, `attribute:<name>`, `path`, `global`, or a list of these counted together.
-    pub identifier_type: OneOrMany<Counted>,
+    pub identifier_type: Option<OneOrMany<Counted>>,
     /// What becomes of a request without the identity this rule counts by: counted by `ip` (default), counted as
     /// one with all like it (`shared`), left alone by this rule (`skip`), or refused (`refuse`).
     pub on_missing_identity: Option<OnMissingIdentity>,
     /// How it is counted. Default `token_bucket`.
     pub algorithm: Option<Algorithm>,
-    /// How much per window. 0 blocks. Needed unless the rule is tiered.
+    /// How much per window. 0 blocks. Needed unless the rule is tiered or unlimited.
     pub limit: Option<u64>,
-    /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d. A rule that is not tiered needs
+    /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d. A rule with a limit needs
     /// this or `window_size_seconds`.
     pub window: Option<Duration>,
     /// The window in seconds, instead of `window`.
@@ -207,6 +250,8 @@ pub struct Rule {
     pub burst: Option<u64>,
     /// Takes limit, window, burst and algorithm from the request's tier instead of stating them. Default false.
     pub tiered: Option<bool>,
+    /// Never refuses and counts nothing, instead of stating a limit. Only with `descriptor`. Default false.
+    pub unlimited: Option<bool>,
     /// Lower goes first in answers and breaks ties. Default 100.
     pub priority: Option<i32>,
     /// Which requests the rule applies to: all conditions given must hold; without any, every request.
@@ -232,9 +277,9 @@ pub struct Match {
     /// Whether there must be a user. `false` is the same as not given: either.
     pub requires_authentication: Option<bool>,
     /// Headers that must be there with these values; `"*"` is any value.
-    pub required_headers: Option<BTreeMap<String, String>>,
+    pub required_headers: Option<Table<String>>,
     /// Attributes that must be there with these values; `"*"` is any value.
-    pub required_attributes: Option<BTreeMap<String, String>>,
+    pub required_attributes: Option<Table<String>>,
     /// Networks the address must be in, v4 or v6, one or a list: `192.168.1.0/24`.
     pub ip_subnet: Option<OneOrMany>,
 }
