@@ -23,9 +23,11 @@
 mod compile;
 mod condition;
 mod contents;
+mod convert;
 mod descriptor;
 mod document;
 mod domains;
+mod emit;
 mod envoy;
 mod fields;
 mod figures;
@@ -82,6 +84,14 @@ pub fn read(source: &Source<'_>) -> Result<Document, Problems> {
 /// together.
 pub fn load(sources: &[Source<'_>], version: impl Into<Version>) -> Result<RuleSet, Problems> {
     compile(read_together(sources)?, version)
+}
+
+/// All the texts of a source as one YAML document in Tidegate's own form, whatever form each of them has. Loading it
+/// gives the same rule set.
+pub fn convert(sources: &[Source<'_>]) -> Result<String, Problems> {
+    let documents = read_together(sources)?;
+    let text = convert::to_yaml(&documents)?;
+    compile(documents, 1).map(|_| text)
 }
 
 fn read_together(sources: &[Source<'_>]) -> Result<Vec<Document>, Problems> {

@@ -54,6 +54,17 @@ pub(crate) fn on_store_failure(value: OnStoreFailure) -> form::OnStoreFailure {
     form::OnStoreFailure(name_of(&names::ON_STORE_FAILURE, &value))
 }
 
+/// Figures as a tier states them.
+pub(crate) fn figures(quota: &Quota) -> form::Figures {
+    form::Figures {
+        limit: quota.limit(),
+        window: Some(window(quota)),
+        window_size_seconds: None,
+        burst: burst(quota),
+        algorithm: Some(form::Algorithm(quota.algorithm().name())),
+    }
+}
+
 fn descriptor(about: &DescriptorMatch) -> form::Descriptor {
     let written = |text: &str| form::Written(text.to_owned());
     let entry = |entry: &EntryPattern| form::Entry {

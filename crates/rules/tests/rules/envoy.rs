@@ -192,3 +192,17 @@ fn many_descriptors_load() {
     }
     assert_eq!(parse(&text).len(), 20_000);
 }
+
+#[test]
+fn the_documentation_is_right() {
+    let page = std::fs::read_to_string(crate::folder("../../docs/rules.md")).unwrap();
+    let examples: Vec<RuleSet> = page
+        .split("```yaml\n")
+        .filter(|block| block.starts_with("domain"))
+        .map(|block| parse(block.split("```").next().unwrap()))
+        .collect();
+    let [envoy, own] = examples.as_slice() else { panic!("two examples, not {}", examples.len()) };
+    let said = |rules: &RuleSet| rules.rules().map(|rule| (path(rule), figures(rule))).collect::<Vec<_>>();
+    assert_eq!(said(envoy), said(own));
+    assert!(page.contains(&*envoy.rule(0).id));
+}

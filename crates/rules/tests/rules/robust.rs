@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use tidegate_rules::{EXAMPLE, Source, compile, decode, load, read};
+use tidegate_rules::{EXAMPLE, Source, compile, convert, decode, load, read};
 
 const JSON: &str = include_str!("../good/concatenated_with_comments.json");
 const ENVOY: &str = include_str!("../good/envoy.yaml");
@@ -154,6 +154,12 @@ proptest! {
         }
         text.extend(more.map(|more| format!("---\n{more}\n")));
         survives(&text);
+        let source = Source { name: "text", text: &text };
+        if let Ok(rules) = load(&[source], 1) {
+            let converted = convert(&[source]).unwrap();
+            let again = load(&[Source { name: "converted", text: &converted }], 1).unwrap();
+            assert_eq!(format!("{rules:?}"), format!("{again:?}"));
+        }
     }
 
     #[test]
