@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 5] = [
+const BENCHES: [(&str, &str); 6] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
+    ("rate_limit", "tidegate-server"),
     ("redis", "tidegate-redis"),
     ("simulate", "tidegate-cli"),
 ];

@@ -80,6 +80,11 @@ fn lets_pass(op: &Operation<'_>, outcome: &Outcome) -> bool {
     }
 }
 
+/// Whether the place of this operation has therefore done nothing.
+fn is_refused(op: &Operation<'_>, outcome: &Outcome) -> bool {
+    outcome.verdict().is_some() && !lets_pass(op, outcome)
+}
+
 /// Asks every place at once, holding what is to be taken.
 async fn hold<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, deadline: Deadline) -> Outcomes {
     let patience = deadline.at().saturating_duration_since(Instant::now()).saturating_mul(4);
@@ -121,9 +126,13 @@ async fn settle<P: Places>(
 
 /// Lets go of what was held, and tells each what it would have been told alone.
 async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, held: &mut Outcomes) {
+    // A place that refuses one operation has held none of the others either.
+    let refusing = group.iter().zip(held.iter()).filter(|(op, outcome)| is_refused(op, outcome));
+    let refusing: SmallVec<[u16; 4]> = refusing.map(|(op, _)| places.place_of(op)).collect();
     let mut index = 0;
     let parts = split(places, group, |op| {
         let granted = match &mut held[index] {
+            _ if refusing.contains(&places.place_of(op)) => false,
             Outcome::Verdict(verdict) => {
                 let granted = verdict.allowed;
                 if granted && matches!(op.action, Action::Take | Action::Hold { .. }) {

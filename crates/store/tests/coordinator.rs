@@ -105,6 +105,20 @@ async fn a_refused_group_is_told_what_each_would_have_been_told_alone() {
     assert!(!verdicts[1].allowed);
 }
 
+/// A place that refuses one operation has not touched the others it was asked about with it.
+#[tokio::test]
+async fn what_was_never_held_is_not_given_back_in_figures() {
+    let world = World::new();
+    let other = |quota: Quota, cost| {
+        let key = Key::new("other", quota.algorithm(), tag(0));
+        Operation::from(Take::new(key, quota, cost))
+    };
+    assert!(world.takes(&[take(0, quota(1), 1), other(quota(9), 1), take(1, quota(9), 1)]).await);
+    let outcomes = world.apply(&[take(0, quota(1), 1), other(quota(9), 1), take(1, quota(9), 1)]).await;
+    let left: Vec<_> = outcomes.iter().map(|outcome| outcome.verdict().unwrap().remaining).collect();
+    assert_eq!(left, [0, 8, 8]);
+}
+
 #[tokio::test]
 async fn a_dead_place_leaves_the_others_to_decide_if_its_rule_lets_pass() {
     let world = World::new();

@@ -14,5 +14,6 @@ mod grpc;
 mod metrics;
 mod openapi;
 mod protocol;
+mod rate_limit;
 mod reload;
 mod shared_store;

@@ -40,6 +40,7 @@ fn body(path: &str) -> &'static str {
     match path {
         "/v1/check" | "/v1/explain" => r#"{"resource":"/","user":"alice"}"#,
         "/v1/check/batch" => r#"[{"resource":"/"},{}]"#,
+        "/json" => r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]}"#,
         "/v1/rules/validate" => RULES,
         _ => "",
     }
