@@ -14,21 +14,26 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot have its server has failed")]
 
+mod backend;
 mod cluster;
 mod ports;
 mod process;
 mod program;
 mod proxy;
 mod redis;
+mod reverse_proxy;
 mod sentinel;
+mod start;
 mod tls;
 pub mod wait;
 
+pub use crate::backend::Backend;
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
 pub use crate::ports::Port;
 pub use crate::process::{Launch, Process, Signal};
 pub use crate::program::{Program, find_program};
 pub use crate::proxy::Proxy;
 pub use crate::redis::{Redis, RedisOptions};
+pub use crate::reverse_proxy::{Place, ReverseProxy};
 pub use crate::sentinel::{Sentinel, SentinelOptions};
 pub use crate::tls::{Certificates, ClientCertificates};

@@ -49,7 +49,8 @@ pub fn find_program(name: &str, package: &str) -> PathBuf {
     }
 }
 
-fn from_wheel(file: &str) -> PathBuf {
+/// Finds a program that xtask unpacked.
+pub(crate) fn from_wheel(file: &str) -> PathBuf {
     let place = target_folder().join("testkit").join(file);
     assert!(place.is_file(), "{} is not there; `cargo xtask test` installs it", place.display());
     place

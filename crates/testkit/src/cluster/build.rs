@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Cluster, SETTLE};
 use crate::ports::Port;
-use crate::redis::{Redis, StartError, retry_ports};
+use crate::redis::Redis;
+use crate::start::{StartError, retry_ports};
 use crate::{Program, wait};
 
 pub(super) const MASTERS: usize = 3;

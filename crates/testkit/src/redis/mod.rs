@@ -4,7 +4,6 @@ mod client;
 mod inspect;
 mod options;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,12 +13,12 @@ use tempfile::TempDir;
 use self::client::Client;
 use crate::ports::Port;
 use crate::process::Process;
+use crate::start::StartError;
 use crate::tls::{Certificates, ClientCertificates};
 use crate::wait;
 
 pub(crate) use self::client::Login;
 pub use self::options::RedisOptions;
-pub(crate) use self::options::retry_ports;
 
 const START: Duration = Duration::from_secs(20);
 
@@ -139,20 +138,6 @@ impl Redis {
     }
 }
 
-/// Why a server does not run.
-#[derive(Debug)]
-pub(crate) enum StartError {
-    PortTaken(String),
-    Failed(String),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (StartError::PortTaken(log) | StartError::Failed(log)) = self;
-        write!(f, "the Redis server did not start; the end of its log:\n{log}")
-    }
-}
-
 /// Waits until the server answers commands.
 fn answers(process: &Process, client: &Client) -> Result<(), StartError> {
     let ready = wait::poll(START, || match client.query::<()>(&["PING"]) {
@@ -164,9 +149,5 @@ fn answers(process: &Process, client: &Client) -> Result<(), StartError> {
             _ => (!process.is_running()).then_some(false),
         },
     });
-    match (ready, process.log_tail()) {
-        (Some(true), _) => Ok(()),
-        (_, log) if log.contains("Address already in use") => Err(StartError::PortTaken(log)),
-        (_, log) => Err(StartError::Failed(log)),
-    }
+    if ready == Some(true) { Ok(()) } else { Err(StartError::of(process)) }
 }

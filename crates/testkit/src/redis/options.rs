@@ -5,14 +5,12 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::client::{Client, Login};
-use super::{Redis, StartError, answers};
+use super::{Redis, answers};
 use crate::ports::Port;
 use crate::process::Launch;
 use crate::program::Program;
+use crate::start::{StartError, retry_ports};
 use crate::tls::{Certificates, ClientCertificates};
-
-/// How often another port is tried when something outside the tests has taken one.
-const TRIES: usize = 5;
 
 /// How a Redis server is to be started; see [`Redis::options`].
 #[derive(Debug, Clone, Default)]
@@ -117,18 +115,6 @@ impl RedisOptions {
 
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
-}
-
-/// Starts again on other ports if something outside the tests was quicker.
-pub(crate) fn retry_ports<T>(mut start: impl FnMut() -> Result<T, StartError>) -> T {
-    for _ in 1..TRIES {
-        match start() {
-            Ok(started) => return started,
-            Err(StartError::PortTaken(_)) => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    start().unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[cfg(test)]

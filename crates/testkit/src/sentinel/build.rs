@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{NAME, SETTLE, Sentinel};
 use crate::ports::Port;
-use crate::redis::{Redis, RedisOptions, StartError, retry_ports};
+use crate::redis::{Redis, RedisOptions};
+use crate::start::{StartError, retry_ports};
 use crate::{Program, wait};
 
 pub(super) const NODES: usize = 3;
