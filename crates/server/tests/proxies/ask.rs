@@ -1,9 +1,9 @@
 //! A client that writes what no library would.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 use crate::client::DEADLINE;
@@ -77,8 +77,15 @@ pub(crate) async fn ask(address: SocketAddr, request: &[u8]) -> Answer {
 
 /// The same for requests that may be too bad for an answer.
 pub(crate) async fn try_ask(address: SocketAddr, request: &[u8]) -> Option<Answer> {
+    ask_from(Ipv4Addr::LOCALHOST, address, request).await
+}
+
+/// The same from another address of this machine, which has many that begin with 127.
+pub(crate) async fn ask_from(client: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Option<Answer> {
     let exchange = async {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((client, 0).into()).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
         // A server that has heard enough answers before the end, and closes.
         stream.write_all(request).await.ok();
         let mut answer = Vec::new();

@@ -5,7 +5,17 @@ use tidegate_testkit::ReverseProxy;
 use crate::checks;
 use crate::stand::{Edit, Recipe, Upstreams, recipe};
 
-const CADDY: Recipe = Recipe { start, pass: ("import refuse", "import pass") };
+const CADDY: Recipe = Recipe {
+    start,
+    pass: ("import refuse", "import pass"),
+    identify: &[(
+        "# request_header X-User-Id {http.auth.user.id}",
+        "request_header X-User-Id {query.user}
+		request_header X-Tenant-Id {query.tenant}
+		request_header X-Api-Key {query.key}
+		request_header X-Tier {query.tier}",
+    )],
+};
 
 fn start(upstreams: Upstreams, edits: &[Edit<'_>]) -> ReverseProxy {
     let [tidegate, backend] = [upstreams.tidegate, upstreams.backend].map(|address| address.to_string());
@@ -43,6 +53,16 @@ async fn made_up_identities_do_not_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_says_who_the_client_is() {
+    checks::the_proxy_says_who_the_client_is(CADDY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_told_apart_by_their_address() {
+    checks::clients_are_told_apart_by_their_address(CADDY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_tidegate_requests_are_refused() {
     checks::without_tidegate_requests_are_refused(CADDY).await;
 }
@@ -55,6 +75,11 @@ async fn without_tidegate_requests_can_pass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tidegate_that_hangs_is_as_good_as_gone() {
     checks::a_tidegate_that_hangs_is_as_good_as_gone(CADDY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_back_end_that_is_gone_is_another_matter() {
+    checks::a_back_end_that_is_gone_is_another_matter(CADDY).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! What every recipe must do.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 
 use serde_json::json;
 use tidegate::Span;
@@ -8,7 +8,7 @@ use tidegate_redis::RedisStore;
 use tidegate_server::{Config, SharedStore};
 use tidegate_testkit::{Backend, Port};
 
-use crate::ask::{Answer, ask, get, request, try_ask};
+use crate::ask::{Answer, ask, ask_from, get, request, try_ask};
 use crate::client::{config, eventually};
 use crate::made_up;
 use crate::stand::{Recipe, Stand, Upstreams, tidegate};
@@ -19,7 +19,9 @@ const HOUR_ENDS: &str = "1704070800";
 pub(crate) async fn requests_within_the_limit_pass(recipe: Recipe) {
     let stand = recipe.stand().await;
     // Nobody else's limits are told for ours.
-    stand.backend.answer_with(&[("x-ratelimit-limit", "77"), ("x-ratelimit-status", "fine"), ("x-own", "1")]);
+    let others = ["limit", "remaining", "reset", "status"].map(|name| format!("x-ratelimit-{name}"));
+    let others = others.iter().map(|name| (name.as_str(), "77")).chain([("x-own", "1")]);
+    stand.backend.answer_with(&others.collect::<Vec<_>>());
     for (made, left) in [(1, "2"), (2, "1"), (3, "0")] {
         let answer = stand.get("/orders/7?deny_status=%7E2").await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -27,10 +29,12 @@ pub(crate) async fn requests_within_the_limit_pass(recipe: Recipe) {
         assert_eq!(answer.figures(), [Some("3"), Some(left), Some(HOUR_ENDS)], "{answer:?}");
         assert_eq!((answer.header("x-ratelimit-status"), answer.header("retry-after")), (None, None));
         assert_eq!(answer.header("x-own"), Some("1"), "{answer:?}");
+        assert!(answer.body.contains("\nhost: api.example\n"), "{answer:?}");
         assert_eq!(stand.backend.requests(), made);
     }
     let answer = stand.get("/no-rule").await;
     assert_eq!((answer.status, answer.figures()), (200, [None; 3]), "{answer:?}");
+    assert_eq!(answer.header("x-ratelimit-status"), None);
 }
 
 pub(crate) async fn bodies_arrive(recipe: Recipe) {
@@ -91,6 +95,49 @@ pub(crate) async fn made_up_identities_do_not_arrive(recipe: Recipe) {
     }
 }
 
+/// What the proxy itself says counts, and nothing that a client adds makes it say something else, or nothing.
+pub(crate) async fn the_proxy_says_who_the_client_is(recipe: Recipe) {
+    let stand = recipe.stand_with(recipe.identify).await;
+    for (path, other) in [
+        ("/by-user?user=alice", "/by-user?user=bob"),
+        ("/by-tenant?tenant=acme", "/by-tenant?tenant=corp"),
+        ("/by-key?key=k-1", "/by-key?key=k-2"),
+        ("/by-tier?user=alice", "/by-tier?user=bob"),
+    ] {
+        use_up(&stand, path).await;
+        let passed = stand.backend.requests();
+        for claims in made_up::claims() {
+            let answer = stand.ask(&get(path, &borrowed(&claims))).await;
+            assert_eq!(answer.status, 429, "{path} {claims:?}: {answer:?}");
+        }
+        assert_eq!(stand.backend.requests(), passed);
+        let answer = stand.get(other).await;
+        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("2")), "{answer:?}");
+    }
+    let answer = stand.get("/by-tier?user=carol&tier=premium").await;
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("1000"), "{answer:?}");
+    for claims in made_up::claims() {
+        let target = "/no-rule?user=bob&tenant=corp&key=k-2&tier=free";
+        let answer = stand.ask(&get(target, &borrowed(&claims))).await;
+        for line in ["x-user-id: bob", "x-tenant-id: corp", "x-api-key: k-2", "x-tier: free"] {
+            let name = line.split(' ').next().unwrap();
+            let heard: Vec<&str> = answer.body.lines().filter(|heard| heard.starts_with(name)).collect();
+            assert_eq!(heard, [line], "{claims:?}: {answer:?}");
+        }
+    }
+}
+
+/// Each address has limits of its own, and it is the client's, not the proxy's.
+pub(crate) async fn clients_are_told_apart_by_their_address(recipe: Recipe) {
+    let stand = recipe.stand().await;
+    use_up(&stand, "/orders/7").await;
+    refused(&stand.get("/orders/7").await);
+    let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
+    let answer = ask_from(elsewhere, stand.proxy.address(), &get("/orders/7", &[])).await.unwrap();
+    assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some("2")), "{answer:?}");
+    assert!(answer.body.contains("\nx-forwarded-for: 127.0.0.2\n"), "{answer:?}");
+}
+
 pub(crate) async fn without_tidegate_requests_are_refused(recipe: Recipe) {
     let Stand { tidegate: server, backend, proxy } = recipe.stand().await;
     assert_eq!(ask(proxy.address(), &get("/orders/7", &[])).await.status, 200);
@@ -133,6 +180,22 @@ pub(crate) async fn a_tidegate_that_hangs_is_as_good_as_gone(recipe: Recipe) {
     let open = (recipe.start)(upstreams, &[recipe.pass]);
     let answer = ask(open.address(), &get("/orders/7", &[])).await;
     assert_eq!((answer.status, answer.header("x-ratelimit-status")), (200, Some("disabled")), "{answer:?}");
+}
+
+/// Nobody is told that limits could not be checked, or that they are off, when they were checked.
+pub(crate) async fn a_back_end_that_is_gone_is_another_matter(recipe: Recipe) {
+    let server = tidegate(config()).await;
+    let nowhere = Port::claim();
+    let upstreams = Upstreams { tidegate: server.addresses.http, backend: nowhere.address() };
+    for edits in [&[][..], &[recipe.pass]] {
+        let proxy = (recipe.start)(upstreams, edits);
+        let answer = ask(proxy.address(), &get("/orders/7", &[])).await;
+        assert!(matches!(answer.status, 502 | 503), "{answer:?}");
+        assert!(!answer.body.contains("unavailable"), "{answer:?}");
+        assert_eq!((answer.header("retry-after"), answer.header("x-ratelimit-status")), (None, None));
+    }
+    let spent = r#"{"resource":"/orders/7","method":"GET","ip":"127.0.0.1"}"#;
+    assert_eq!(server.remaining(spent).await, 1, "each was asked about once");
 }
 
 /// A rule that insists on its store is no reason to let requests pass: Tidegate has answered.
@@ -221,6 +284,7 @@ fn refused(answer: &Answer) {
 
 fn unavailable(answer: &Answer) {
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.json()["error"], "unavailable");
     assert_eq!(answer.figures(), [None; 3]);
 }

@@ -5,7 +5,17 @@ use tidegate_testkit::ReverseProxy;
 use crate::checks;
 use crate::stand::{Edit, Recipe, Upstreams, file, recipe};
 
-const HAPROXY: Recipe = Recipe { start, pass: ("-m str pass }", "-m str pass away }") };
+const HAPROXY: Recipe = Recipe {
+    start,
+    pass: ("-m str pass }", "-m str pass away }"),
+    identify: &[(
+        "# http-request set-header X-User-Id %[ssl_c_s_dn(cn)] if { ssl_c_used } { ssl_c_verify 0 }",
+        "http-request set-header X-User-Id %[url_param(user)] if { url_param(user) -m found }
+    http-request set-header X-Tenant-Id %[url_param(tenant)] if { url_param(tenant) -m found }
+    http-request set-header X-Api-Key %[url_param(key)] if { url_param(key) -m found }
+    http-request set-header X-Tier %[url_param(tier)] if { url_param(tier) -m found }",
+    )],
+};
 
 fn start(upstreams: Upstreams, edits: &[Edit<'_>]) -> ReverseProxy {
     let [tidegate, backend] = [upstreams.tidegate, upstreams.backend].map(|address| address.to_string());
@@ -51,6 +61,16 @@ async fn made_up_identities_do_not_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_says_who_the_client_is() {
+    checks::the_proxy_says_who_the_client_is(HAPROXY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_told_apart_by_their_address() {
+    checks::clients_are_told_apart_by_their_address(HAPROXY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_tidegate_requests_are_refused() {
     checks::without_tidegate_requests_are_refused(HAPROXY).await;
 }
@@ -63,6 +83,11 @@ async fn without_tidegate_requests_can_pass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tidegate_that_hangs_is_as_good_as_gone() {
     checks::a_tidegate_that_hangs_is_as_good_as_gone(HAPROXY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_back_end_that_is_gone_is_another_matter() {
+    checks::a_back_end_that_is_gone_is_another_matter(HAPROXY).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,6 +32,7 @@ pub(crate) fn claims() -> Vec<Vec<(String, String)>> {
     let names: Vec<&str> = CLAIMS.iter().map(|(name, _)| *name).collect();
     let dropped = ("Connection".to_owned(), format!("close, {}", names.join(", ")));
     all.push(vec![dropped.clone()]);
+    all.push(vec![dropped.clone(), owned(("Connection", "Upgrade")), owned(("Upgrade", "example"))]);
     all.push(CLAIMS.map(owned).into_iter().chain([dropped]).collect());
     all
 }

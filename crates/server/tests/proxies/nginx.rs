@@ -5,7 +5,16 @@ use tidegate_testkit::ReverseProxy;
 use crate::checks;
 use crate::stand::{Edit, Recipe, Upstreams, recipe};
 
-const NGINX: Recipe = Recipe { start, pass: ("return 503;", "return 204;") };
+const NGINX: Recipe = Recipe {
+    start,
+    pass: ("return 503;", "return 204;"),
+    identify: &[
+        (r#"set $tidegate_user    "";"#, "set $tidegate_user $arg_user;"),
+        (r#"set $tidegate_tenant  "";"#, "set $tidegate_tenant $arg_tenant;"),
+        (r#"set $tidegate_api_key "";"#, "set $tidegate_api_key $arg_key;"),
+        (r#"set $tidegate_tier    "";"#, "set $tidegate_tier $arg_tier;"),
+    ],
+};
 
 fn start(upstreams: Upstreams, edits: &[Edit<'_>]) -> ReverseProxy {
     let [tidegate, backend] = [upstreams.tidegate, upstreams.backend].map(|address| address.to_string());
@@ -46,6 +55,16 @@ async fn made_up_identities_do_not_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_says_who_the_client_is() {
+    checks::the_proxy_says_who_the_client_is(NGINX).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_told_apart_by_their_address() {
+    checks::clients_are_told_apart_by_their_address(NGINX).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_tidegate_requests_are_refused() {
     checks::without_tidegate_requests_are_refused(NGINX).await;
 }
@@ -58,6 +77,11 @@ async fn without_tidegate_requests_can_pass() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tidegate_that_hangs_is_as_good_as_gone() {
     checks::a_tidegate_that_hangs_is_as_good_as_gone(NGINX).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_back_end_that_is_gone_is_another_matter() {
+    checks::a_back_end_that_is_gone_is_another_matter(NGINX).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

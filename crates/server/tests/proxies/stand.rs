@@ -43,6 +43,8 @@ pub(crate) struct Recipe {
     pub(crate) start: fn(Upstreams, &[Edit<'_>]) -> ReverseProxy,
     /// What the documentation says to change, for requests to pass while Tidegate is away.
     pub(crate) pass: Edit<'static>,
+    /// Has the proxy take `user`, `tenant`, `key` and `tier` from the query, which no real one should believe.
+    pub(crate) identify: &'static [Edit<'static>],
 }
 
 pub(crate) struct Stand {
