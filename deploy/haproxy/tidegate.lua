@@ -18,6 +18,9 @@ local REFUSAL = {
     "ratelimit", "ratelimit-policy",
 }
 
+-- What HAProxy says when Tidegate cannot be reached or is too slow.
+local AWAY = { [502] = true, [503] = true, [504] = true }
+
 local function first(headers, name)
     return headers[name] and headers[name][0]
 end
@@ -58,9 +61,12 @@ core.register_action("tidegate", { "http-req" }, function(txn, door)
         -- Longer than the listener takes to give up.
         timeout = 4000,
     })
-    if not answer or not answer.headers or not first(answer.headers, "x-tidegate-answered") then
-        txn:set_var("txn.tidegate_status", "disabled")
-        txn:set_var("txn.tidegate", "away")
+    if not first(answer.headers or {}, "x-tidegate-answered") then
+        -- Anything else, such as a question that is too long for HAProxy, may be of the client's making.
+        if AWAY[answer.status] then
+            txn:set_var("txn.tidegate_status", "disabled")
+            txn:set_var("txn.tidegate", "away")
+        end
     elseif answer.status == 200 then
         for name, variable in pairs(TOLD) do
             local value = first(answer.headers, name)
