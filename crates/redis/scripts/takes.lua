@@ -6,11 +6,13 @@
 --   per run of takes by the same quota: how many, algorithm, quota (a hash of it), version, limit, window, capacity,
 --     rest, cost
 -- and the answer is one too:
---   now, and per take: flags (see groups.lua), remaining, reset after, retry after
+--   now, and per take what the counter then holds: a, or for a sliding window a and b
+-- The last of them is -1 - itself if the take was refused. What remains and until when follows from the counter, and
+-- whoever asked works it out: here every figure costs time that all callers share.
 -- A take that must go the long way, because its counter was shaped by another quota, is held by somebody or is ahead
--- of the clock, is not decided: its flags are 128.
+-- of the clock, is not decided: its answer is false and nothing else.
 
-local call, try, pack, unpack, type = redis.call, redis.pcall, cmsgpack.pack, cmsgpack.unpack, type
+local call, try, pack, unpack = redis.call, redis.pcall, cmsgpack.pack, cmsgpack.unpack
 local KEYS, input = KEYS, unpack(ARGV[1])
 local now, fixed_ttl = input[1], input[2]
 if now == 0 then
@@ -20,19 +22,25 @@ if now == 0 then
 end
 local answers, place, number = { now }, 3, 1
 
+-- A counter is head, counts and tail: all but the counts is packed once, as each number that is packed costs a text.
+local head, tail = pack(now), nil
+
 -- The counter last asked for is kept at hand, so that a hot one is read and written once.
 local key, decided, changed, new, ttl, at, a, b, known, held
 local count, kind, quota, version, limit, window, capacity, rest, cost
 local said = 1
 
 while true do
-  -- The next run; a counter at hand is put down first if it is to be seen under another quota.
+  -- The next run; a counter at hand is put down first if it is to be seen under another quota. Quotas with the same
+  -- figures have the same hash whatever their algorithm.
   count = input[place]
-  if changed and (count == nil or input[place + 2] ~= quota) then
+  local other = input[place + 1] ~= kind or input[place + 2] ~= quota
+  if changed and other then
+    local counts = kind == 3 and pack(a, b) or pack(a)
     if new then
-      call('HSET', key, 'c', pack(now, a, b, quota), 'q', pack(version, limit, window, capacity))
+      call('HSET', key, 'c', head .. counts .. tail, 'q', pack(version, limit, window, capacity))
     else
-      call('HSET', key, 'c', pack(now, a, b, quota))
+      call('HSET', key, 'c', head .. counts .. tail)
     end
     if ttl then
       call('PEXPIRE', key, ttl)
@@ -42,24 +50,32 @@ while true do
   if count == nil then
     break
   end
-  if input[place + 2] ~= quota then
+  if other then
     key = nil
   end
   kind, quota, version, limit, window, capacity, rest, cost =
     input[place + 1], input[place + 2], input[place + 3], input[place + 4], input[place + 5], input[place + 6],
     input[place + 7], input[place + 8]
   place = place + 9
-  local unit, room = cost * window, (capacity - cost) * window
+  tail = kind == 3 and pack(quota) or pack(0, quota)
   local elapsed, epoch = now % window, now - now % rest
   local start, left = now - elapsed, window - elapsed
+  -- What a take adds, and what may be there already for it to fit.
+  local more, room = cost, capacity - cost
+  if kind == 1 then
+    more, room = cost * window, room * window
+  elseif kind == 3 then
+    room = room * window
+  end
 
   for i = number, number + count - 1 do
     if KEYS[i] ~= key then
       if changed then
+        local counts = kind == 3 and pack(a, b) or pack(a)
         if new then
-          call('HSET', key, 'c', pack(now, a, b, quota), 'q', pack(version, limit, window, capacity))
+          call('HSET', key, 'c', head .. counts .. tail, 'q', pack(version, limit, window, capacity))
         else
-          call('HSET', key, 'c', pack(now, a, b, quota))
+          call('HSET', key, 'c', head .. counts .. tail)
         end
         if ttl then
           call('PEXPIRE', key, ttl)
@@ -68,7 +84,8 @@ while true do
       end
       key = KEYS[i]
       local state = try('HGET', key, 'c')
-      if type(state) == 'string' then
+      -- An error is a table with `err`; a text has no such thing, and neither costs a call to ask.
+      if state and not state.err then
         at, a, b, known, held = unpack(state)
         decided, new = known == quota and at <= now and not held, false
         if decided then
@@ -99,71 +116,24 @@ while true do
       end
     end
 
-    local flags, remaining, reset, retry = 128, 0, 0, 0
-    if decided then
-      flags = 1
-      if kind == 1 then
-        if a <= room then
-          a, changed = a + unit, true
-        elseif cost > capacity then
-          flags = 8
-        else
-          flags, retry = 4, (a - room) / limit
-          retry = retry + -retry % 1
-        end
-        remaining, reset = capacity - a / window, a / limit
-        remaining, reset = remaining - remaining % 1, reset + -reset % 1
-      elseif kind == 2 then
-        if a + cost <= limit then
-          a, changed = a + cost, true
-        elseif cost > capacity then
-          flags = 8
-        else
-          flags, retry = 4, left
-        end
-        if a < limit then
-          remaining = limit - a
-        end
-        if a > 0 then
-          reset = left
-        end
+    said = said + 1
+    if not decided then
+      answers[said] = false
+    elseif kind == 3 then
+      answers[said] = a
+      said = said + 1
+      if b * window + a * left <= room then
+        b, changed = b + more, true
+        answers[said] = b
       else
-        if b * window + a * left <= room then
-          b, changed = b + cost, true
-        elseif cost > capacity then
-          flags = 8
-        else
-          flags = 4
-          -- The first whole millisecond of a window at which little enough is left of the window before.
-          local count, base, free = a, -elapsed, limit - cost - b
-          if free < 0 then
-            count, base, free = b, left, limit - cost
-          end
-          local gone = free * window / count
-          gone = gone - gone % 1
-          if gone < window then
-            retry = base + window - gone
-          else
-            retry = base
-          end
-          if retry < 0 then
-            retry = 0
-          end
-        end
-        local free = (limit - b) * window - a * left
-        if free > 0 then
-          remaining = free / window
-          remaining = remaining - remaining % 1
-        end
-        if b > 0 then
-          reset = window + left
-        elseif a > 0 then
-          reset = left
-        end
+        answers[said] = -1 - b
       end
+    elseif a <= room then
+      a, changed = a + more, true
+      answers[said] = a
+    else
+      answers[said] = -1 - a
     end
-    answers[said + 1], answers[said + 2], answers[said + 3], answers[said + 4] = flags, remaining, reset, retry
-    said = said + 4
   end
   number = number + count
 end

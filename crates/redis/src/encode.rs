@@ -2,6 +2,7 @@
 //! `groups.lua`.
 
 use smallvec::SmallVec;
+use tidegate_core::algorithm::{Counter, FixedWindow, SlidingWindow, TokenBucket};
 use tidegate_core::quota::MAX_UNITS;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{
@@ -224,6 +225,7 @@ impl Array {
 /// An answer of a script, read from the front.
 pub(crate) struct Reply<'b> {
     rest: &'b [u8],
+    way: Way,
     /// The server's time.
     pub(crate) now: Timestamp,
 }
@@ -234,13 +236,16 @@ const AFTER: u64 = 4;
 const OTHER_QUOTA: u64 = 16;
 const FOREIGN: u64 = 32;
 const FULL: u64 = 64;
-const UNDECIDED: u64 = 128;
+
+/// What the short way says to a take that it leaves undecided.
+const UNDECIDED: u8 = rmp::Marker::False.to_u8();
 
 impl<'b> Reply<'b> {
-    pub(crate) fn new(mut bytes: &'b [u8]) -> Option<Self> {
+    /// What the script of `way` answered.
+    pub(crate) fn new(way: Way, mut bytes: &'b [u8]) -> Option<Self> {
         rmp::decode::read_array_len(&mut bytes).ok()?;
         let now = Timestamp::from_millis(number(&mut bytes)?);
-        Some(Self { rest: bytes, now })
+        Some(Self { rest: bytes, way, now })
     }
 
     /// What is said to the next group; fewer outcomes than operations if the short way could not decide it, none at
@@ -248,13 +253,42 @@ impl<'b> Reply<'b> {
     pub(crate) fn next(&mut self, group: &[OwnedOp]) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         for op in group {
-            outcomes.extend(self.outcome(op)?);
+            match self.way {
+                Way::Short => outcomes.extend(self.verdict(op)?.map(Outcome::Verdict)),
+                Way::Long => outcomes.push(self.outcome(op)?),
+            }
         }
         Some(outcomes)
     }
 
-    /// The next operation's outcome, if there is one.
-    fn outcome(&mut self, op: &OwnedOp) -> Option<Option<Outcome>> {
+    /// The verdict on the next take, if there is one: what the core says of the counter that the script has left.
+    fn verdict(&mut self, op: &OwnedOp) -> Option<Option<Verdict>> {
+        if let Some(rest) = self.rest.strip_prefix(&[UNDECIDED]) {
+            self.rest = rest;
+            return Some(None);
+        }
+        let (quota, now) = (&op.quota, self.now);
+        let previous = match quota.algorithm() {
+            Algorithm::SlidingWindow => number(&mut self.rest)?,
+            _ => 0,
+        };
+        let last: i64 = rmp::decode::read_int(&mut self.rest).ok()?;
+        let allowed = last >= 0;
+        // `-1 - x` is `!x`.
+        let count = u64::try_from(if allowed { last } else { !last }).ok()?;
+        let cost = if allowed { 0 } else { op.cost };
+        let verdict = match quota.algorithm() {
+            Algorithm::TokenBucket => TokenBucket::new(count, now).look(quota, cost, now),
+            Algorithm::FixedWindow => FixedWindow::new(count, now).look(quota, cost, now),
+            Algorithm::SlidingWindow => SlidingWindow::new(previous, count, now).look(quota, cost, now),
+            Algorithm::SlidingLog => return None,
+        };
+        // A script that sees it differently is not ours.
+        (verdict.allowed == allowed).then_some(Some(verdict))
+    }
+
+    /// The next operation's outcome.
+    fn outcome(&mut self, op: &OwnedOp) -> Option<Outcome> {
         let rest = &mut self.rest;
         let (flags, remaining) = (number(rest)?, number(rest)?);
         let (reset, retry) = (number(rest)?, number(rest)?);
@@ -269,12 +303,9 @@ impl<'b> Reply<'b> {
             .ok()?
             .at_version(version);
         }
-        if flags & (UNDECIDED | FOREIGN | FULL) != 0 {
-            return Some(match flags {
-                UNDECIDED => None,
-                FOREIGN => Some(Outcome::Unavailable(Failure::Foreign)),
-                _ => Some(Outcome::Unavailable(Failure::Full)),
-            });
+        if flags & (FOREIGN | FULL) != 0 {
+            let failure = if flags == FOREIGN { Failure::Foreign } else { Failure::Full };
+            return Some(Outcome::Unavailable(failure));
         }
         let retry = match flags & (ALLOWED | AFTER) {
             0 => Retry::Never,
@@ -283,7 +314,7 @@ impl<'b> Reply<'b> {
         };
         let (allowed, held) = (flags & ALLOWED != 0, flags & HELD != 0);
         let reset_after = Span::from_millis(reset);
-        Some(Some(Outcome::Verdict(Verdict { allowed, remaining, reset_after, retry, held, quota })))
+        Some(Outcome::Verdict(Verdict { allowed, remaining, reset_after, retry, held, quota }))
     }
 }
 
@@ -298,7 +329,7 @@ mod tests {
     #[test]
     fn numbers_of_every_size_are_read() {
         let bytes = b"\x96\xcf\x00\x00\x01\x8c\xc2\x51\xf4\x00\x01\x63\xcd\xea\x60\x00\x04";
-        let mut reply = Reply::new(bytes).unwrap();
+        let mut reply = Reply::new(Way::Long, bytes).unwrap();
         assert_eq!(reply.now, Timestamp::from_millis(1_704_067_200_000));
         assert_eq!([(); 5].map(|()| number(&mut reply.rest)), [1, 99, 60_000, 0, 4].map(Some));
     }

@@ -221,9 +221,8 @@ impl Shard {
         let command = |unit: &Unit| {
             let keys: Vec<&[u8]> =
                 unit.iter().flat_map(|group| &group.ops).map(|op| op.key.as_slice()).collect();
-            let groups = || unit.iter().map(|group| group.ops.as_slice());
-            let way = if unit.iter().any(|group| group.long_way) { Way::Long } else { Way::of(groups()) };
-            let cmd = self.connector.scripts.run(way, keys.into_iter(), &request(way, time, groups()));
+            let (way, groups) = (way_of(unit), unit.iter().map(|group| group.ops.as_slice()));
+            let cmd = self.connector.scripts.run(way, keys.into_iter(), &request(way, time, groups));
             (cmd, unit.first().is_some_and(|first| first.asking))
         };
         units.iter().map(command).collect()
@@ -318,7 +317,7 @@ impl Shard {
         if self.refusal.load().is_some() {
             self.refusal.store(None);
         }
-        let (mut reply, mut undecided) = (Reply::new(bytes), Unit::new());
+        let (mut reply, mut undecided) = (Reply::new(way_of(&groups), bytes), Unit::new());
         for group in groups {
             match reply.as_mut().and_then(|reply| reply.next(&group.ops)) {
                 Some(outcomes) if outcomes.len() < group.ops.len() => {
@@ -432,6 +431,14 @@ fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> On
         });
         Ok(returned.collect())
     })
+}
+
+/// Which script decides a unit: the same when it is sent and when its answer is read.
+fn way_of(unit: &[Waiting]) -> Way {
+    if unit.iter().any(|group| group.long_way) {
+        return Way::Long;
+    }
+    Way::of(unit.iter().map(|group| group.ops.as_slice()))
 }
 
 /// Whether what is said of all the groups goes for each of them: there is only one, or all are about the same

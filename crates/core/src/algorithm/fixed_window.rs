@@ -15,6 +15,13 @@ pub struct FixedWindow {
     at: Timestamp,
 }
 
+impl FixedWindow {
+    /// What was counted by `at` in its window.
+    pub const fn new(count: u64, at: Timestamp) -> Self {
+        Self { count, at }
+    }
+}
+
 impl Counter for FixedWindow {
     #[inline]
     fn advance(&mut self, quota: &Quota, now: Timestamp) {

@@ -18,6 +18,11 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
+    /// What was counted by `at`, in its window and in the one before.
+    pub const fn new(previous: u64, current: u64, at: Timestamp) -> Self {
+        Self { previous, current, at }
+    }
+
     /// `previous × (1 − elapsed/window) + current`, times the window so that it stays whole.
     fn estimate_units(&self, quota: &Quota) -> u128 {
         let window = quota.window().as_millis();

@@ -17,6 +17,11 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
+    /// A bucket from which `debt` units were missing at `at`.
+    pub const fn new(debt: u64, at: Timestamp) -> Self {
+        Self { debt, at }
+    }
+
     /// The time in which `units` of debt are paid back.
     fn time_to_refill(quota: &Quota, units: u64) -> Span {
         Span::from_millis(units.div_ceil(quota.limit()))

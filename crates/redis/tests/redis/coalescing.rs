@@ -87,3 +87,29 @@ async fn callers_of_many_keys_share_calls_too() {
     assert!(1_000 / calls >= 20, "{calls} calls for 1,000 groups");
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
+
+/// Quotas of the same figures share a hash, and takes that follow each other share what is at hand.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn algorithms_with_the_same_figures_share_a_call() {
+    const ROUNDS: u64 = 5;
+    let redis = Redis::start();
+    let store = connect(&redis.url()).await;
+    let small = Algorithm::ALL.into_iter().filter(|&algorithm| algorithm != Algorithm::SlidingLog);
+    let takes: Vec<_> = small
+        .clone()
+        .flat_map(|first| small.clone().map(move |second| [first, second]))
+        .flatten()
+        .map(|algorithm| take("mixed", "alice", quota(algorithm, 1_000, yearly().window()), 1))
+        .collect();
+    let groups: Vec<Group<'_>> = takes.iter().map(|&take| [take].into_iter().collect()).collect();
+    let mut last = Vec::new();
+    for _ in 0..ROUNDS {
+        last = store.apply(&groups, patient()).await;
+    }
+    for algorithm in small {
+        let mine = |index: &usize| takes[*index].take.quota.algorithm() == algorithm;
+        let (count, latest) = ((0..takes.len()).filter(mine).count(), (0..takes.len()).rfind(mine).unwrap());
+        let left = last[latest][0].verdict().unwrap().remaining;
+        assert_eq!(left, 1_000 - ROUNDS * count as u64, "{algorithm}");
+    }
+}

@@ -154,3 +154,8 @@ async fn redis_decides_as_the_core_does() {
 async fn valkey_decides_as_the_core_does() {
     all_agree(&Redis::options().program(Program::Valkey).start(), 0x9e37_79b9_7f4a_7c15).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_6_2_decides_as_the_core_does() {
+    all_agree(&Redis::options().program(Program::Redis62).start(), 0xd1b5_4a32_d192_ed03).await;
+}
