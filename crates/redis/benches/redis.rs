@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use redis::IntoConnectionInfo;
+use redis::io::tcp::TcpSettings;
 use tidegate_core::{Algorithm, Group, Key, Operation, Quota, Secret, Span, Take};
 use tidegate_redis::{DEFAULT_TIMEOUT, RedisStore};
 use tidegate_store::{Deadline, Store};
@@ -300,16 +302,21 @@ fn shares(runtime: &Runtime) {
     }
 }
 
-/// What a hot key comes to when a round trip takes most of the time there is.
+/// What a hot key comes to when a round trip takes most of the time there is, beside what the round trip by itself
+/// comes to: the proxy and the machine have their share in who is late.
 fn slow_round_trip(runtime: &Runtime) {
     let redis = Redis::start();
     let proxy = Proxy::start(redis.address());
-    let store = runtime.block_on(connect(&format!("redis://{}", proxy.address()), DEFAULT_TIMEOUT));
+    let url = format!("redis://{}", proxy.address());
+    let store = runtime.block_on(connect(&url, DEFAULT_TIMEOUT));
     proxy.set_delay(Duration::from_millis(3));
     println!("\na hot key, 64 callers, a round trip of 3 ms, {DEFAULT_TIMEOUT:?} to decide");
     let quota = quota(Algorithm::FixedWindow, 1_000_000);
     run(runtime, &store, quota, 64, 1, 2_000, DEFAULT_TIMEOUT);
+    let before = pings(runtime, &url);
     let ours = run(runtime, &store, quota, 64, 1, 20_000, DEFAULT_TIMEOUT);
+    let mut trips = [before, pings(runtime, &url)].concat();
+    trips.sort();
     println!(
         "  {} of {} not decided in time ({:.2} %), {:.0}/s",
         ours.failed,
@@ -317,6 +324,35 @@ fn slow_round_trip(runtime: &Runtime) {
         100.0 * ours.failed as f64 / ours.decisions as f64,
         ours.rate()
     );
+    let late = trips.iter().filter(|trip| **trip > DEFAULT_TIMEOUT).count();
+    println!(
+        "  {late} of {} bare PINGs, two at a time, took longer than that ({:.2} %); median {:.2} ms, p99 {:.2} ms",
+        trips.len(),
+        100.0 * late as f64 / trips.len() as f64,
+        trips[trips.len() / 2].as_secs_f64() * 1e3,
+        trips[trips.len() * 99 / 100].as_secs_f64() * 1e3,
+    );
+}
+
+/// Round trips of PINGs over one connection, two on their way at a time.
+fn pings(runtime: &Runtime, url: &str) -> Vec<Duration> {
+    // As the store does: else the second would wait for the answer to the first.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let client = redis::Client::open(url.into_connection_info().unwrap().set_tcp_settings(tcp)).unwrap();
+    let connection = runtime.block_on(client.get_multiplexed_async_connection()).unwrap();
+    let tasks = [(); 2].map(|()| {
+        let mut connection = connection.clone();
+        runtime.spawn(async move {
+            let mut trips = Vec::new();
+            for _ in 0..500 {
+                let start = Instant::now();
+                redis::cmd("PING").query_async::<()>(&mut connection).await.unwrap();
+                trips.push(start.elapsed());
+            }
+            trips
+        })
+    });
+    tasks.into_iter().flat_map(|task| runtime.block_on(task).unwrap()).collect()
 }
 
 /// How late a decision ever was when the store does not answer at all.
