@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// Show which rules apply to a request and where they stand; counts nothing
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
-    /// Check rule files
+    /// Check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
     Rules(RulesCommand),
     /// Replay recorded traffic against rules, before they go live
@@ -83,6 +83,7 @@ Examples:
 const RULES_EXAMPLES: &str = "\
 Examples:
   tidegate rules validate rules.yaml
+  tidegate rules convert ratelimit/config/ > rules.yaml
   tidegate rules schema > rules.schema.json";
 
 const SIMULATE_EXAMPLES: &str = "\

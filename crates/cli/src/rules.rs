@@ -19,6 +19,9 @@ pub(crate) enum RulesCommand {
     /// Check rule files and show everything that is wrong with them
     #[command(after_help = VALIDATE_EXAMPLES)]
     Validate(ValidateArgs),
+    /// Print rule files, such as those of Envoy's rate limit service, as one file in Tidegate's own form
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
     /// Print the JSON Schema of rule files, for editors
     #[command(after_help = SCHEMA_EXAMPLES)]
     Schema,
@@ -30,6 +33,14 @@ Each file or folder is read by itself, as `tidegate serve --rules` would read it
 Examples:
   tidegate rules validate rules.yaml
   tidegate rules validate --json rules/*.yaml";
+
+const CONVERT_EXAMPLES: &str = "\
+All files are read together, as `tidegate serve --rules` would read a folder of them, which takes files of Envoy's rate \
+limit service as they are. What is printed means exactly the same. Exits with 1 if there is any mistake.
+
+Examples:
+  tidegate rules convert ratelimit/config/ > rules.yaml
+  tidegate rules convert messaging.yaml mongo.yaml --output rules.yaml";
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
@@ -49,10 +60,23 @@ pub(crate) struct ValidateArgs {
     json: bool,
 }
 
+/// The arguments of `tidegate rules convert`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConvertArgs {
+    /// The files, or folders of files, to convert
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Where to write the result; printed if not given
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
 /// Does it.
 pub(crate) fn run(command: &RulesCommand) -> Outcome {
     match command {
         RulesCommand::Validate(args) => validate(args),
+        RulesCommand::Convert(args) => convert(args),
         RulesCommand::Schema => {
             writeln!(io::stdout(), "{:#}", json_schema())?;
             Ok(ExitCode::SUCCESS)
@@ -71,9 +95,15 @@ pub(crate) fn unusable(problems: &Problems) -> Failure {
 }
 
 fn read(path: &Path) -> Result<RuleSet, Problems> {
-    let texts = if path.is_dir() { read_folder(path)? } else { vec![read_file(path)?] };
-    let sources: Vec<_> = texts.iter().map(|NamedText { name, text }| Source { name, text }).collect();
-    tidegate_rules::load(&sources, 1)
+    tidegate_rules::load(&sources(&read_texts(path)?), 1)
+}
+
+fn read_texts(path: &Path) -> Result<Vec<NamedText>, Problem> {
+    if path.is_dir() { read_folder(path) } else { Ok(vec![read_file(path)?]) }
+}
+
+fn sources(texts: &[NamedText]) -> Vec<Source<'_>> {
+    texts.iter().map(|NamedText { name, text }| Source { name, text }).collect()
 }
 
 fn read_file(path: &Path) -> Result<NamedText, Problem> {
@@ -110,17 +140,58 @@ fn validate(args: &ValidateArgs) -> Outcome {
 fn show(out: &mut impl Write, path: &Path, result: &Result<RuleSet, Problems>) -> io::Result<()> {
     let name = path.display().to_string();
     match result {
-        Ok(rules) => writeln!(out, "{GOOD}{}{GOOD:#}: {}", safe(&name), count(rules.len() as u64, "rule")),
-        Err(problems) => {
-            for line in safe_lines(&problems.to_string()).lines() {
-                let quoted =
-                    line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with("| ");
-                let style = if quoted { FAINT } else { BAD };
-                writeln!(out, "{style}{line}{style:#}")?;
-            }
-            Ok(())
+        Ok(rules) => writeln!(out, "{GOOD}{}{GOOD:#}: {}", safe(&name), summary(rules)),
+        Err(problems) => complain(out, problems),
+    }
+}
+
+/// How many rules there are, and the domains that some of them are about.
+fn summary(rules: &RuleSet) -> String {
+    let mut said = count(rules.len() as u64, "rule");
+    let domains = domains(rules);
+    if !domains.is_empty() {
+        let names: Vec<_> = domains.iter().map(|name| safe(name)).collect();
+        said += &format!(", {}: {}", count(domains.len() as u64, "domain"), names.join(", "));
+    }
+    said
+}
+
+fn domains(rules: &RuleSet) -> Vec<&str> {
+    let mut names: Vec<_> = rules.domains().collect();
+    names.sort_unstable();
+    names
+}
+
+fn complain(out: &mut impl Write, problems: &Problems) -> io::Result<()> {
+    for line in safe_lines(&problems.to_string()).lines() {
+        let quoted = line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with("| ");
+        let style = if quoted { FAINT } else { BAD };
+        writeln!(out, "{style}{line}{style:#}")?;
+    }
+    Ok(())
+}
+
+fn convert(args: &ConvertArgs) -> Outcome {
+    let (mut texts, mut problems) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        match read_texts(path) {
+            Ok(read) => texts.extend(read),
+            Err(problem) => problems.push(Problems::from(problem)),
         }
     }
+    let converted = tidegate_rules::convert(&sources(&texts)).map_err(|found| problems.push(found));
+    let Some(text) = converted.ok().filter(|_| problems.is_empty()) else {
+        // Not among what is printed, which may be on its way into a file.
+        let mut err = anstream::stderr().lock();
+        problems.iter().try_for_each(|problems| complain(&mut err, problems))?;
+        return Ok(ExitCode::FAILURE);
+    };
+    match &args.output {
+        Some(path) => fs::write(path, text)
+            .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?,
+        None => io::stdout().write_all(text.as_bytes())?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn describe(results: &[(&Path, Result<RuleSet, Problems>)]) -> Value {
@@ -128,8 +199,13 @@ fn describe(results: &[(&Path, Result<RuleSet, Problems>)]) -> Value {
     let errors: Vec<&Problem> = problems().flat_map(Problems::list).collect();
     let more: usize = problems().map(Problems::more).sum();
     let files = results.iter().map(|(path, result)| {
-        let rules = result.as_ref().ok().map(RuleSet::len);
-        json!({ "file": path.display().to_string(), "valid": rules.is_some(), "rules": rules })
+        let rules = result.as_ref().ok();
+        json!({
+            "file": path.display().to_string(),
+            "valid": rules.is_some(),
+            "rules": rules.map(RuleSet::len),
+            "domains": rules.map(domains),
+        })
     });
     json!({ "valid": errors.is_empty(), "files": files.collect::<Vec<_>>(), "errors": errors, "more": more })
 }

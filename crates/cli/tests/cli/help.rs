@@ -4,13 +4,14 @@ use crate::support::run;
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 10] = [
         &[],
         &["serve"],
         &["check"],
         &["explain"],
         &["rules"],
         &["rules", "validate"],
+        &["rules", "convert"],
         &["rules", "schema"],
         &["simulate"],
         &["completions"],
