@@ -1,7 +1,7 @@
 //! One rule.
 
 use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
-use tidegate_core::{Condition, Facet, Identifier, Quota, Rule};
+use tidegate_core::{Facet, Identifier, Quota, Rule};
 
 use crate::condition::{self, is_header};
 use crate::descriptor;
@@ -101,7 +101,7 @@ fn about_requests(
     let overrides =
         fields.read("overrides", |key, node| overrides::read(reader, key, node, base, identifier.as_ref()));
     Some(Rule {
-        condition: condition.unwrap_or_else(Condition::default),
+        condition: condition.unwrap_or_default(),
         on_missing_identity: defaults.on_missing_identity,
         allowance: allowance?,
         overrides: overrides.unwrap_or_default(),
