@@ -19,9 +19,10 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Descripto
         replaces.extend(replaced(reader, "replaces", item, name));
     }
     let quota_mode = fields.flag(reader, "quota_mode").unwrap_or_default();
+    let charge_refused = fields.flag(reader, "charge_refused").unwrap_or_default();
     let detailed_metric = fields.flag(reader, "detailed_metric").unwrap_or_default();
     let (domain, entries, name) = (domain?.into(), entries?, name.map(Into::into));
-    Some(DescriptorMatch { domain, entries, name, replaces, quota_mode, detailed_metric })
+    Some(DescriptorMatch { domain, entries, name, replaces, charge_refused, quota_mode, detailed_metric })
 }
 
 fn entries(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Vec<EntryPattern>> {

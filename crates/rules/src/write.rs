@@ -80,6 +80,7 @@ fn descriptor(about: &DescriptorMatch) -> form::Descriptor {
         replaces: (!about.replaces.is_empty())
             .then(|| OneOrMany::Many(about.replaces.iter().map(|name| written(name)).collect())),
         quota_mode: about.quota_mode.then_some(true),
+        charge_refused: about.charge_refused.then_some(true),
         detailed_metric: about.detailed_metric.then_some(true),
     }
 }

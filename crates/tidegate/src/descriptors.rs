@@ -84,18 +84,15 @@ impl Limiter {
         let rules = self.rules.load();
         let decision = {
             let demand = rules.demand_descriptors(domain, descriptors, &memory.secret);
-            let mut outcomes = Outcomes::new();
-            if demand.charge_refused {
-                for op in &demand.group {
-                    memory.store.apply_each(std::slice::from_ref(op), now, |outcome| outcomes.push(outcome));
-                }
-                for rest in rests(&demand.group, &outcomes) {
-                    memory.store.apply_each(&rest, now, |_| {});
-                }
-            } else {
-                memory.store.apply_each(&demand.group, now, |outcome| outcomes.push(outcome));
+            let (mut joint, mut apart) = (Outcomes::new(), Outcomes::new());
+            memory.store.apply_each(&demand.group, now, |outcome| joint.push(outcome));
+            for op in &demand.apart {
+                memory.store.apply_each(std::slice::from_ref(op), now, |outcome| apart.push(outcome));
             }
-            answer(&demand, &outcomes, now)
+            for rest in rests(&demand.apart, &apart) {
+                memory.store.apply_each(&rest, now, |_| {});
+            }
+            answer(&demand, &joint, &apart, now)
         };
         CheckedDescriptors { decision, rules }
     }
@@ -112,28 +109,34 @@ impl Limiter {
             let secret = shared.secret();
             let hashed_with = secret.unwrap_or(Shared::NO_SECRET);
             let demand = rules.demand_descriptors(domain, descriptors, &hashed_with);
-            let outcomes = ask(shared, &demand, secret, shared.deadline(arrived, 1)).await;
-            answer(&demand, &outcomes, self.clock.now())
+            let (joint, apart) = ask(shared, &demand, secret, shared.deadline(arrived, 1)).await;
+            answer(&demand, &joint, &apart, self.clock.now())
         };
         CheckedDescriptors { decision, rules: Guard::from_inner(rules) }
     }
 }
 
+/// What the store says to the group, and to those that stand by themselves.
 async fn ask(
     shared: &Shared,
     demand: &DescriptorDemand<'_>,
     secret: Option<Secret>,
     deadline: Deadline,
-) -> Outcomes {
-    if !demand.charge_refused {
+) -> (Outcomes, Outcomes) {
+    if demand.apart.is_empty() {
         let answers = shared.ask(std::slice::from_ref(&demand.group), secret, deadline).await;
-        return answers.into_iter().flatten().collect();
+        return (answers.into_iter().flatten().collect(), Outcomes::new());
     }
-    let groups: Vec<Group<'_>> = demand.group.iter().map(|&op| Group::from_elem(op, 1)).collect();
-    let answers = shared.ask(&groups, secret, deadline).await;
-    let outcomes = answers.into_iter().flatten().collect();
-    shared.ask(&rests(&demand.group, &outcomes), secret, deadline).await;
-    outcomes
+    let apart = demand.apart.iter().map(|&op| Group::from_elem(op, 1));
+    let groups: Vec<Group<'_>> = std::iter::once(demand.group.clone()).chain(apart).collect();
+    let mut answers = shared.ask(&groups, secret, deadline).await.into_iter();
+    let joint = answers.next().into_iter().flatten().collect();
+    let apart = answers.flatten().collect();
+    let rests = rests(&demand.apart, &apart);
+    if !rests.is_empty() {
+        shared.ask(&rests, secret, deadline).await;
+    }
+    (joint, apart)
 }
 
 /// What is left of the counters of refused takes, each to be taken by itself: where refusals are charged for, asking
@@ -148,21 +151,30 @@ fn rests<'r>(group: &Group<'r>, outcomes: &Outcomes) -> Vec<Group<'r>> {
 }
 
 /// The decision, now that the operations of `demand` have these outcomes. Those that are missing are not known.
-fn answer(demand: &DescriptorDemand<'_>, outcomes: &Outcomes, now: Timestamp) -> DescriptorDecision {
-    let taken = demand.group.iter().filter(|op| op.action == Action::Take).map(|op| op.take.cost);
+fn answer(
+    demand: &DescriptorDemand<'_>,
+    joint: &Outcomes,
+    apart: &Outcomes,
+    now: Timestamp,
+) -> DescriptorDecision {
+    let all = || demand.group.iter().zip(joint).chain(demand.apart.iter().zip(apart));
+    let taken = all().filter(|(op, _)| op.action == Action::Take).map(|(op, _)| op.take.cost);
     let mut answer = DescriptorDecision::new(Decision::new(None, taken.max().unwrap_or(0), now));
-    let is_refusal = |(op, outcome): (&Operation<'_>, &Outcome)| {
-        !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
-    };
-    let refused = demand.group.iter().zip(outcomes).any(is_refusal);
-    let outcomes = outcomes.iter().copied().chain(repeat(Outcome::Unknown(Failure::Other)));
-    let mut counted = demand.group.iter().zip(outcomes);
+    let refused = all()
+        .any(|(op, outcome)| !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed));
+    let unknown = || repeat(Outcome::Unknown(Failure::Other));
+    let mut joint = demand.group.iter().zip(joint.iter().copied().chain(unknown()));
+    let mut apart = demand.apart.iter().zip(apart.iter().copied().chain(unknown()));
     for &asked in &demand.asked {
         if answer.pass(asked) {
             continue;
         }
-        let (Asked::Counted(rule), Some((op, outcome))) = (asked, counted.next()) else { continue };
-        let take = &op.take;
+        let (rule, counted) = match asked {
+            Asked::Counted(rule) => (rule, joint.next()),
+            Asked::CountedApart(rule) => (rule, apart.next()),
+            Asked::Nothing | Asked::Unlimited(_) => continue,
+        };
+        let Some((Operation { take, .. }, outcome)) = counted else { continue };
         match outcome {
             Outcome::Verdict(verdict) => answer.add(RuleVerdict { rule, shadow: take.shadow, verdict }),
             // Whoever is refused need not hear what the others would have said.

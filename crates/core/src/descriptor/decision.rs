@@ -56,7 +56,7 @@ impl DescriptorDecision {
         self.said.push(match asked {
             Asked::Nothing => Said::Nothing,
             Asked::Unlimited(rule) => Said::Unlimited(rule),
-            Asked::Counted(_) => return false,
+            Asked::Counted(_) | Asked::CountedApart(_) => return false,
         });
         true
     }

@@ -20,12 +20,12 @@ const WINDOW: u8 = 13;
 /// The rules that apply to descriptors and what they ask of the store.
 #[derive(Debug)]
 pub struct DescriptorDemand<'r> {
-    /// What to do, in the order of the descriptors that ask for something.
+    /// What to do all or nothing, in the order of the descriptors that ask for it.
     pub group: Group<'r>,
+    /// What to do each by itself, likewise.
+    pub apart: Group<'r>,
     /// What becomes of each descriptor, in order.
     pub asked: SmallVec<[Asked; 4]>,
-    /// Whether descriptors are charged each by itself.
-    pub charge_refused: bool,
 }
 
 /// What becomes of a descriptor.
@@ -37,6 +37,8 @@ pub enum Asked {
     Unlimited(u32),
     /// This rule counts it: the next operation of the group.
     Counted(u32),
+    /// This rule counts it: the next operation of those that stand by themselves.
+    CountedApart(u32),
 }
 
 impl RuleSet {
@@ -49,11 +51,11 @@ impl RuleSet {
     ) -> DescriptorDemand<'_> {
         let Some(terms) = self.domains.get(domain) else {
             let asked = descriptors.iter().map(|_| Asked::Nothing).collect();
-            return DescriptorDemand { group: Group::new(), asked, charge_refused: false };
+            return DescriptorDemand { group: Group::new(), apart: Group::new(), asked };
         };
         let found: SmallVec<[Option<u32>; 4]> =
             descriptors.iter().map(|descriptor| rule_of(terms, descriptor)).collect();
-        let mut group = Group::new();
+        let (mut group, mut apart) = (Group::new(), Group::new());
         let asked = descriptors.iter().zip(&found).map(|(descriptor, rule)| {
             let Some(rule) = rule.filter(|&rule| !self.is_replaced(rule, &found)) else {
                 return Asked::Nothing;
@@ -63,11 +65,20 @@ impl RuleSet {
                 (None, Allowance::Fixed(quota)) => quota,
                 (None, Allowance::Unlimited | Allowance::Tiered) => return Asked::Unlimited(rule),
             };
-            group.push(self.operation(rule, quota, domain, descriptor, secret));
+            let op = self.operation(rule, quota, domain, descriptor, secret);
+            if op.action == Action::Take && (terms.charge_refused || self.charges_refused(rule)) {
+                apart.push(op);
+                return Asked::CountedApart(rule);
+            }
+            group.push(op);
             Asked::Counted(rule)
         });
         let asked = asked.collect();
-        DescriptorDemand { group, asked, charge_refused: terms.charge_refused }
+        DescriptorDemand { group, apart, asked }
+    }
+
+    fn charges_refused(&self, rule: u32) -> bool {
+        self.rule(rule).descriptor.as_ref().is_some_and(|about| about.charge_refused)
     }
 
     /// Whether another of the rules that were found takes the place of `rule`.
@@ -94,7 +105,8 @@ impl RuleSet {
         };
         let key = Key::with_hash(&terms.rule_id, terms.rule_hash, quota.algorithm(), tag);
         let (cost, action) = match descriptor.hits {
-            Hits::Take(0) => (0, Action::Peek),
+            // Whoever looks wants to know whether anything is left.
+            Hits::Take(0) => (1, Action::Peek),
             Hits::Take(cost) => (cost, Action::Take),
             Hits::GiveBack(cost) => (cost, Action::Return { since: Timestamp::LATEST }),
         };

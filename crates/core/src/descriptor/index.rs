@@ -32,6 +32,8 @@ struct Choices {
     exact: Map<Branch>,
     /// In the order of the rules.
     like: Vec<(Box<str>, Branch)>,
+    /// Where in that order a pattern is.
+    like_at: Map<usize>,
     any: Option<Branch>,
 }
 
@@ -102,19 +104,19 @@ impl Level {
             ValuePattern::Any => choices.any.get_or_insert_default(),
             ValuePattern::Is(text) => choices.exact.entry(text.clone()).or_default(),
             ValuePattern::Like(text) => {
-                let known = choices.like.iter().position(|(known, _)| known == text);
-                let index = known.unwrap_or_else(|| {
-                    choices.like.push((text.clone(), Branch::default()));
-                    choices.like.len() - 1
+                let Choices { like, like_at, .. } = choices;
+                let index = *like_at.entry(text.clone()).or_insert_with(|| {
+                    like.push((text.clone(), Branch::default()));
+                    like.len() - 1
                 });
-                &mut choices.like[index].1
+                &mut like[index].1
             }
         }
     }
 
     /// The most specific branch for an entry: its very value, then the first value it is like, then any.
     fn follow(&self, entry: &Entry<'_>) -> Option<&Branch> {
-        let Choices { exact, like, any } = self.0.get(entry.key)?;
+        let Choices { exact, like, any, .. } = self.0.get(entry.key)?;
         exact
             .get(entry.value)
             .or_else(|| like.iter().find(|(text, _)| is_like(text, entry.value)).map(|(_, branch)| branch))

@@ -45,7 +45,7 @@ pub struct Descriptor<'a> {
 /// What a descriptor does to its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hits {
-    /// Takes this much; 0 only looks.
+    /// Takes this much; 0 only looks, and is refused if nothing is left.
     Take(u64),
     /// Gives this much back of what was taken last.
     GiveBack(u64),
@@ -62,6 +62,9 @@ pub struct DescriptorMatch {
     pub name: Option<Box<str>>,
     /// Names of rules that do not count for a request to which this one applies.
     pub replaces: Vec<Box<str>>,
+    /// Is charged by itself, whatever becomes of the rest of the request, and as far as its limit goes if that is not far
+    /// enough: for what has been used already when it is told.
+    pub charge_refused: bool,
     /// Reports that it is exceeded, but does not make the request as a whole refused.
     pub quota_mode: bool,
     /// Metrics tell all values of its descriptors apart.
@@ -93,7 +96,6 @@ impl EntryPattern {
 pub struct DomainTerms {
     /// Its name.
     pub name: Box<str>,
-    /// Whether descriptors are charged each by itself, whatever becomes of the others: a refused request then uses
-    /// up quota all the same.
+    /// Whether all its rules [charge for what is refused](DescriptorMatch::charge_refused).
     pub charge_refused: bool,
 }

@@ -27,6 +27,7 @@ fn rule(text: &str, limit: u64) -> Rule {
         name: None,
         replaces: Vec::new(),
         quota_mode: false,
+        charge_refused: false,
         detailed_metric: false,
     };
     Rule { descriptor: Some(Box::new(about)), ..Rule::new(text, Facet::Global, quota(limit)) }
@@ -114,7 +115,7 @@ fn every_descriptor_gets_its_own_answer_in_order() {
     assert_eq!(counted, returned);
     let actions: Vec<_> = demand.group.iter().map(|op| (op.action, op.take.cost)).collect();
     let since = Timestamp::LATEST;
-    assert_eq!(actions, [(Action::Peek, 0), (Action::Return { since }, 3)]);
+    assert_eq!(actions, [(Action::Peek, 1), (Action::Return { since }, 3)]);
     assert!(demand.group.iter().all(|op| op.take.quota == quota(5).at_version(7)));
 }
 

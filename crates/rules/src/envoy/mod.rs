@@ -98,6 +98,7 @@ impl Tree<'_> {
     fn node(&mut self, reader: &mut Reader<'_>, fields: &Fields<'_, '_>, at: Place) {
         let shadow = fields.flag(reader, "shadow_mode").unwrap_or_default();
         let quota_mode = fields.flag(reader, "quota_mode").unwrap_or_default();
+        let charge_refused = fields.flag(reader, "charge_refused").unwrap_or_default();
         let detailed_metric = fields.flag(reader, "detailed_metric").unwrap_or_default();
         let on_store_failure = on_store_failure(reader, fields).unwrap_or(self.on_store_failure);
         let description = fields.read("description", |key, node| reader.written(key, node));
@@ -113,6 +114,7 @@ impl Tree<'_> {
                     entries: self.path.clone(),
                     name,
                     replaces,
+                    charge_refused,
                     quota_mode,
                     detailed_metric,
                 })),

@@ -21,6 +21,9 @@ pub struct Descriptor {
     pub replaces: Option<OneOrMany<Written>>,
     /// Reports that the limit is exceeded, but does not make the request as a whole refused. Default false.
     pub quota_mode: Option<bool>,
+    /// Is charged by itself, whatever becomes of the rest of the request, and as far as the limit goes if that is not far
+    /// enough: for what has been used already when it is told, such as tokens an answer took. Default false.
+    pub charge_refused: Option<bool>,
     /// Metrics tell all values of these descriptors apart. Default false.
     pub detailed_metric: Option<bool>,
 }
@@ -43,7 +46,6 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Domain {
-    /// Whether a refused request uses up quota all the same: descriptors are then charged each by itself, whatever
-    /// becomes of the others. Default false.
+    /// Whether a refused request uses up quota all the same: as if all rules of the domain said so. Default false.
     pub charge_refused: Option<bool>,
 }

@@ -38,6 +38,10 @@ pub struct EnvoyDescriptor {
     pub shadow_mode: Option<bool>,
     /// Reports that the limit is exceeded, but does not make the request as a whole refused. Default false.
     pub quota_mode: Option<bool>,
+    /// Is charged by itself, whatever becomes of the rest of the request, and as far as the limit goes if that is not far
+    /// enough: for what has been used already when it is told, such as tokens an answer took. Default false. Tidegate
+    /// only.
+    pub charge_refused: Option<bool>,
     /// Metrics tell all values of these descriptors apart. Default false.
     pub detailed_metric: Option<bool>,
     /// Whether metrics tell the values of this entry apart. Default false.

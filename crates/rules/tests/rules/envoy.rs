@@ -2,7 +2,7 @@
 
 use tidegate_core::descriptor::{DescriptorMatch, Entry, Hits, ValuePattern};
 use tidegate_core::rule::{Allowance, OnMissingIdentity, OnStoreFailure};
-use tidegate_core::{Descriptor, Rule, RuleSet, Secret};
+use tidegate_core::{Algorithm, Descriptor, Quota, Rule, RuleSet, Secret, Span};
 use tidegate_rules::{Source, load};
 
 use crate::good::rule_set;
@@ -43,7 +43,10 @@ fn domains(rules: &RuleSet) -> Vec<&str> {
 }
 
 fn charges_refused(rules: &RuleSet, domain: &str) -> bool {
-    rules.demand_descriptors(domain, &[], &Secret::new([0; 16])).charge_refused
+    let limit = Quota::new(Algorithm::FixedWindow, 1, Span::from_secs(1)).ok();
+    let entries = [Entry { key: "any", value: "" }].into_iter().collect();
+    let brought = Descriptor { entries, limit, hits: Hits::Take(1) };
+    !rules.demand_descriptors(domain, &[brought], &Secret::new([0; 16])).apart.is_empty()
 }
 
 #[test]

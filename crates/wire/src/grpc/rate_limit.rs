@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use prost::Message;
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
@@ -223,6 +224,11 @@ pub fn respond(decision: &DescriptorDecision, rules: &RuleSet, extras: Extras<'_
         let body = RefusalBody::new(&decision.decision, extras.documentation_url);
         // Texts and numbers, into memory: that cannot fail.
         response.raw_body = serde_json::to_vec(&body).unwrap_or_default();
+        response.response_headers_to_add.push(HeaderValue {
+            key: CONTENT_TYPE.as_str().to_owned(),
+            value: "application/json".to_owned(),
+            ..HeaderValue::default()
+        });
     }
     if extras.metadata {
         response.dynamic_metadata = metadata(decision, rules);

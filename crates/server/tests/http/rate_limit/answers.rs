@@ -60,7 +60,8 @@ async fn refusals_have_a_body_and_say_when_to_retry() {
     let first = client.ask(ask("d", 2, &["a=1"])).await.unwrap();
     assert_eq!((headers(&first), first.raw_body.as_slice()), (BTreeMap::new(), &[][..]));
     let refused = client.ask(ask("d", 0, &["a=1"])).await.unwrap();
-    assert_eq!(headers(&refused), BTreeMap::from([("retry-after", "60")]));
+    let wanted = BTreeMap::from([("content-type", "application/json"), ("retry-after", "60")]);
+    assert_eq!(headers(&refused), wanted);
     let body: serde_json::Value = serde_json::from_slice(&refused.raw_body).unwrap();
     assert_eq!(body["error"], "rate_limit_exceeded");
     assert_eq!(body["message"], "You have made 3 requests. Limit is 2 per minute.");

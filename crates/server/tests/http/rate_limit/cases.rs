@@ -120,7 +120,8 @@ descriptors:
         Told(5, &["a=1 +0"], OK, &["OK 11 of 20 per YEAR"]),
         Told(12, &["a=1"], OVER, &["OVER_LIMIT 11 of 20 per YEAR"]),
         Told(11, &["a=1"], OK, &["OK 0 of 20 per YEAR"]),
-        Told(7, &["a=1 +0"], OK, &["OK 0 of 20 per YEAR"]),
+        // Whoever looks wants to know whether anything is left.
+        Told(7, &["a=1 +0"], OVER, &["OVER_LIMIT 0 of 20 per YEAR"]),
         Told(u32::MAX, &["a=2 +18446744073709551615"], OVER, &["OVER_LIMIT 15 of 20 per YEAR"]),
     ];
     negative_hits_give_back_but_never_beyond_the_limit: "
@@ -257,6 +258,19 @@ descriptors:
         // Asking for too much leaves nothing, as it does where counters count what they refuse.
         Told(7, &["a=1"], OVER, &["OVER_LIMIT 6 of 9 per YEAR"]),
         Told(1, &["a=1"], OVER, &["OVER_LIMIT 0 of 9 per YEAR"]),
+    ];
+    what_is_told_afterwards_is_charged_as_far_as_it_goes: "
+domain: d
+descriptors:
+  - {key: tokens, charge_refused: true, rate_limit: {unit: year, requests_per_unit: 1000}}
+  - {key: a, rate_limit: {unit: year, requests_per_unit: 5}}
+", [
+        Told(0, &["a=1", "tokens=t +0"], OK, &["OK 4 of 5 per YEAR", "OK 1000 of 1000 per YEAR"]),
+        Told(0, &["tokens=t +600"], OK, &["OK 400 of 1000 per YEAR"]),
+        Told(0, &["a=1", "tokens=t +0"], OK, &["OK 3 of 5 per YEAR", "OK 400 of 1000 per YEAR"]),
+        Told(0, &["tokens=t +600"], OVER, &["OVER_LIMIT 400 of 1000 per YEAR"]),
+        Told(0, &["a=1", "tokens=t +0"], OVER, &["OK 3 of 5 per YEAR", "OVER_LIMIT 0 of 1000 per YEAR"]),
+        Told(0, &["a=1"], OK, &["OK 2 of 5 per YEAR"]),
     ];
     any_window_and_any_algorithm: "
 domain: d
