@@ -23,11 +23,11 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 pub(crate) struct Connect {
     /// What to send as `Authorization: Bearer …`, if the server asks for it
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    pub(crate) token: Option<String>,
 
     /// How long to wait for the answer
     #[arg(long, value_name = "DURATION", default_value = "5s")]
-    timeout: Span,
+    pub(crate) timeout: Span,
 }
 
 /// Where a server is: `http://127.0.0.1:8080`, or without the `http://`.
@@ -43,15 +43,18 @@ impl FromStr for Address {
         if text.starts_with("https://") {
             return Err("only http:// is spoken; put a proxy that speaks https in between".to_owned());
         }
-        let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
-        let uri = rest.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority);
-        match uri {
-            Some(authority) if authority.as_str() == rest && !rest.contains('@') => {
-                Ok(Self { authority: rest.to_owned() })
-            }
-            _ => Err("write it as http://HOST:PORT".to_owned()),
+        match authority(text.strip_prefix("http://").unwrap_or(text)) {
+            Some(authority) => Ok(Self { authority: authority.to_owned() }),
+            None => Err("write it as http://HOST:PORT".to_owned()),
         }
     }
+}
+
+/// The host and port that are all there is behind a scheme; `None` if there is anything else.
+pub(crate) fn authority(text: &str) -> Option<&str> {
+    let text = text.trim_end_matches('/');
+    let read = text.parse::<Uri>().ok().and_then(|uri| uri.into_parts().authority)?;
+    (read.as_str() == text && !text.contains('@')).then_some(text)
 }
 
 impl std::fmt::Display for Address {
@@ -67,6 +70,11 @@ pub(crate) struct Answer {
 }
 
 impl Connect {
+    /// How long to wait for one answer.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.timeout.as_millis())
+    }
+
     /// Posts a JSON body; `flag` is how the user says where the server is.
     pub(crate) fn post(
         &self,
@@ -77,7 +85,7 @@ impl Connect {
     ) -> Result<Answer, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        let limit = Duration::from_millis(self.timeout.as_millis());
+        let limit = self.patience();
         let answer = runtime.block_on(async { tokio::time::timeout(limit, self.ask(to, path, body)).await });
         let reason = match answer {
             Ok(Ok(answer)) => return Ok(answer),

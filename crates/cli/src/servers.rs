@@ -12,7 +12,7 @@ use tidegate_core::Span;
 use crate::failure::{Failure, Outcome};
 use crate::store::Store;
 use crate::table::{Align, Table};
-use crate::terminal::{BAD, GOOD, STRONG, number, safe};
+use crate::terminal::{BAD, GOOD, STRONG, millis, number, safe};
 
 /// What to find out about a store.
 #[derive(Debug, clap::Subcommand)]
@@ -187,10 +187,6 @@ fn lags(replicas: &[u64]) -> String {
         return "no replicas".to_owned();
     }
     replicas.iter().map(|lag| format!("{lag}s")).collect::<Vec<_>>().join(", ")
-}
-
-fn millis(duration: Duration) -> String {
-    format!("{:.2} ms", duration.as_secs_f64() * 1_000.0)
 }
 
 fn bytes(count: u64) -> String {

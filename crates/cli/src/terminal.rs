@@ -1,6 +1,7 @@
 //! What people read: styles, numbers, times, and texts that do no harm.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use jiff::tz::Offset;
@@ -77,6 +78,11 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
 /// A moment in UTC, as RFC 3339 has it.
 pub(crate) fn moment(at: Timestamp) -> String {
     instant(at).to_string()
+}
+
+/// A time that is too short for seconds.
+pub(crate) fn millis(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1_000.0)
 }
 
 /// A moment in UTC, written as `format` says.
