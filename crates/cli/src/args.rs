@@ -26,10 +26,10 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Ask a running server whether a request may go ahead; if it may, it has been counted
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Show which rules apply to a request and where they stand; counts nothing
     #[command(after_help = EXPLAIN_EXAMPLES)]
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     /// Check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
     Rules(RulesCommand),
@@ -67,12 +67,18 @@ Examples:
 
 const CHECK_EXAMPLES: &str = "\
 Exits with 0 if the request may go ahead, with 1 if it may not or the server cannot be asked, with 2 if the question \
-makes no sense.
+makes no sense. Of many requests, all have to go ahead.
 
 Examples:
   tidegate check --user alice --method GET /orders/7
   tidegate check --ip 203.0.113.7 --method POST /auth/login && echo welcome
-  tidegate check --json --tenant acme --user bob --cost 5 /api/search";
+  tidegate check --json --tenant acme --user bob --cost 5 /api/search
+
+As Envoy asks, about one descriptor, about two, and often:
+  tidegate check --grpc --domain edge --descriptors remote_address=203.0.113.7,path=/login
+  tidegate check --grpc --domain edge --descriptors path=/login --descriptors user=alice --hits 5
+  tidegate check --grpc --domain edge --descriptors path=/login --repeat 1000 --rate 50/s
+  tidegate check --grpc --server https://limiter:8081 --ca ca.pem --domain a --descriptors 'b=1\\,5'";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

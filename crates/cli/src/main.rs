@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let (command, given) = args::parse();
     let outcome = match command {
         Command::Serve(args) => serve::run(&args, &given),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(command) => rules::run(&command),
         Command::Simulate(args) => simulate::run(&args),
