@@ -86,6 +86,7 @@ pub(crate) struct Server {
     /// Everything printed so far: standard output, standard error.
     said: [Arc<Mutex<String>>; 2],
     pub(crate) http: String,
+    pub(crate) grpc: String,
     pub(crate) admin: String,
     pub(crate) curl: String,
 }
@@ -104,8 +105,15 @@ impl Server {
         let mut child = command.spawn().unwrap();
         let out = follow(child.stdout.take().unwrap());
         let err = follow(child.stderr.take().unwrap());
-        let mut server =
-            Self { child, said: [out, err], http: String::new(), admin: String::new(), curl: String::new() };
+        let unknown = String::new;
+        let mut server = Self {
+            child,
+            said: [out, err],
+            http: unknown(),
+            grpc: unknown(),
+            admin: unknown(),
+            curl: unknown(),
+        };
         server.curl = wait_for("the server to start", || {
             assert!(server.child.try_wait().unwrap().is_none(), "ended early: {}", server.log());
             server.out().lines().find(|line| line.starts_with("  curl ")).map(|line| line.trim().to_owned())
@@ -115,7 +123,7 @@ impl Server {
             let line = out.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
             line.split_whitespace().nth(1).unwrap().trim_start_matches("http://").to_owned()
         };
-        (server.http, server.admin) = (place("http"), place("admin"));
+        (server.http, server.grpc, server.admin) = (place("http"), place("grpc"), place("admin"));
         server
     }
 
