@@ -194,3 +194,34 @@ fn what_makes_no_sense_is_wrong_usage() {
         run(["check", "/orders/7"].iter().chain(&alone)).complains(2, &["--grpc"]);
     }
 }
+
+#[test]
+fn a_limit_is_shown_counted_down_and_exceeded() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("edge.yaml");
+    let document = "domain: edge\ndescriptors:\n  - key: remote_address\n    \
+        rate_limit: { unit: year, requests_per_unit: 2 }\n";
+    std::fs::write(&rules, document).unwrap();
+    let server = Server::start(&["--rules", text(&rules)]);
+    let address = ["--descriptors", "remote_address=203.0.113.7"];
+    for (hits, code, overall, row) in [
+        ("1", 0, "OK", "OK 2 per year 1 "),
+        ("0", 0, "OK", "OK 2 per year 1 "),
+        ("2", 1, "OVER_LIMIT", "OVER_LIMIT 2 per year 1 "),
+        ("1", 0, "OK", "OK 2 per year 0 "),
+        ("1", 1, "OVER_LIMIT", "OVER_LIMIT 2 per year 0 "),
+    ] {
+        let said = check(&server, &[&address[..], &["--hits", hits]].concat());
+        assert_eq!((said.code, words(&said, 0)), (code, vec![overall]), "{said:?}");
+        let status = words(&said, 3)[1..].join(" ");
+        assert!(status.starts_with(row) && status.ends_with('s'), "{status}");
+    }
+    let said = check(&server, &[&address[..], &["--json"]].concat());
+    assert_eq!((said.code, &said.json()["overallCode"]), (1, &"OVER_LIMIT".into()));
+    assert_eq!(said.json()["statuses"][0]["currentLimit"]["unit"], "YEAR");
+
+    let other = ["--descriptors", "remote_address=203.0.113.8", "--repeat", "5", "--json"];
+    let said = check(&server, &other);
+    let summary = said.json();
+    assert_eq!((said.code, &summary["ok"], &summary["over_limit"]), (1, &2.into(), &3.into()), "{said:?}");
+}
