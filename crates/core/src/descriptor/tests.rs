@@ -54,7 +54,9 @@ fn demand<'r>(rules: &'r RuleSet, descriptors: &[Descriptor<'_>]) -> DescriptorD
 fn met<'r>(rules: &'r RuleSet, text: &'static str) -> Option<&'r str> {
     match demand(rules, &[descriptor(text)]).asked[0] {
         Asked::Nothing => None,
-        Asked::Unlimited(rule) | Asked::Counted(rule) => Some(&rules.rule(rule).id),
+        Asked::Unlimited(rule) | Asked::Counted(rule) | Asked::CountedApart(rule) => {
+            Some(&rules.rule(rule).id)
+        }
     }
 }
 
@@ -117,6 +119,18 @@ fn every_descriptor_gets_its_own_answer_in_order() {
     let since = Timestamp::LATEST;
     assert_eq!(actions, [(Action::Peek, 1), (Action::Return { since }, 3)]);
     assert!(demand.group.iter().all(|op| op.take.quota == quota(5).at_version(7)));
+}
+
+#[test]
+fn what_is_charged_in_any_case_stands_by_itself() {
+    let mut tokens = rule("tokens", 5);
+    tokens.descriptor.as_mut().unwrap().charge_refused = true;
+    let rules = rules(vec![rule("a", 5), tokens]);
+    let look = Descriptor { hits: Hits::Take(0), ..descriptor("tokens=1") };
+    let demand = demand(&rules, &[descriptor("tokens=1"), descriptor("a=1"), look]);
+    let kinds: Vec<_> = demand.asked.iter().map(|asked| matches!(asked, Asked::CountedApart(_))).collect();
+    assert_eq!(kinds, [true, false, false], "looking charges nothing");
+    assert_eq!((demand.apart.len(), demand.group.len()), (1, 2));
 }
 
 #[test]
