@@ -121,12 +121,13 @@ function sliding_log.credit(counter, cost, since)
   end
   local key = counter.key
   if since == LATEST then
-    repeat
-      local last = call('ZREVRANGEBYSCORE', key, '+inf', 0, 'WITHSCORES', 'LIMIT', 0, 1)
-      if #last > 0 then
-        cost = give_back_at(counter, tonumber(last[2]), cost)
+    while cost > 0 do
+      local score = tonumber(call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2] or -1)
+      if score < 0 then
+        break
       end
-    until cost == 0 or #last == 0
+      cost = give_back_at(counter, score, cost)
+    end
   else
     local first = call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
     if #first == 0 then

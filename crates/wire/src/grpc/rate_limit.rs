@@ -83,7 +83,7 @@ impl RateLimitAsked {
         })
     }
 
-    /// All texts of the message, for [`Self::descriptors`] to borrow from.
+    /// All texts of the message, for [`Self::asked`] to borrow from.
     pub fn texts(&self) -> Texts<'_> {
         let texts = self.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
         let texts = texts.flat_map(|entry| [&entry.key, &entry.value]);
