@@ -265,17 +265,18 @@ fn tidegate(address: &mpsc::Sender<SocketAddr>, redis: Option<&str>) {
 }
 
 fn measure(subject: &Subject, calls: usize, question: &Path, folder: &Path) -> Round {
+    // Writing down how long each call took slows the client down, so that is done apart.
+    let before = busy(subject);
+    let said = load(subject, calls, question, None);
+    let busy = busy(subject) - before;
+    // `requests: 61234 total, 61234 started, 61234 done, 61234 succeeded, …`
+    let count: f64 = said
+        .lines()
+        .find_map(|line| line.strip_prefix("requests: ")?.split(", ").nth(3)?.split(' ').next()?.parse().ok())
+        .expect("how many were answered");
     let log = folder.join("log");
     std::fs::remove_file(&log).ok();
-    let before = busy(subject);
-    let mut load = Command::new("taskset");
-    load.args(["-c", CLIENT_CORE, "h2load", "-c", "1", "-t", "1", "-D", ROUND, "-m", &calls.to_string()]);
-    load.arg("-d").arg(question).arg("--log-file").arg(&log);
-    load.args(["-H", "content-type: application/grpc", "-H", "te: trailers"]);
-    load.arg(format!("http://{}{CALL}", subject.address)).stdout(Stdio::null());
-    let done = load.status().expect("taskset");
-    assert!(done.success(), "h2load is not there; apt-get install nghttp2-client");
-    let busy = busy(subject) - before;
+    load(subject, calls, question, Some(&log));
     // Start in microseconds, HTTP status, duration in microseconds.
     let log = std::fs::read_to_string(&log).expect("what h2load wrote down");
     let mut took: Vec<f64> = log
@@ -288,8 +289,21 @@ fn measure(subject: &Subject, calls: usize, question: &Path, folder: &Path) -> R
     assert!(!took.is_empty(), "{}: no answers", subject.name);
     took.sort_by(f64::total_cmp);
     let percentile = |percent: usize| took[(took.len() - 1) * percent / 100];
-    let count = f64::from(u32::try_from(took.len()).expect("not that many"));
     Round { rate: count, busy: busy / count, p50: percentile(50), p99: percentile(99) }
+}
+
+/// Asks for a second; answers with what h2load says of it.
+fn load(subject: &Subject, calls: usize, question: &Path, log: Option<&Path>) -> String {
+    let mut load = Command::new("taskset");
+    load.args(["-c", CLIENT_CORE, "h2load", "-c", "1", "-t", "1", "-D", ROUND, "-m", &calls.to_string()]);
+    load.arg("-d").arg(question).args(["-H", "content-type: application/grpc", "-H", "te: trailers"]);
+    if let Some(log) = log {
+        load.arg("--log-file").arg(log);
+    }
+    load.arg(format!("http://{}{CALL}", subject.address));
+    let done = load.output().expect("taskset");
+    assert!(done.status.success(), "h2load is not there; apt-get install nghttp2-client");
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 /// Processor time the subject's thread has had, in microseconds.

@@ -154,13 +154,17 @@ impl Node {
 
     /// What answers of the rate limit service carry besides verdicts.
     pub(crate) fn rls_extras(&self) -> Extras<'_> {
-        let RlsExtras { headers, body, metadata } = self.rls_extras;
+        let RlsExtras { headers, body, .. } = self.rls_extras;
         Extras {
             header_styles: if headers { &self.header_styles } else { &[] },
             body,
-            metadata,
             documentation_url: self.documentation_url.as_deref(),
         }
+    }
+
+    /// Whether they have metadata.
+    pub(crate) fn has_rls_metadata(&self) -> bool {
+        self.rls_extras.metadata
     }
 
     fn count_descriptors(

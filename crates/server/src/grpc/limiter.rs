@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use http::{Request, Response};
+use http::Response;
 use hyper::body::Incoming;
 use prost::Message;
 use tidegate::Checked;
@@ -18,8 +18,8 @@ use crate::node::Node;
 use crate::reply::Wrong;
 
 /// One decision. Not to know is an answer like any other here; its status says so.
-pub(super) async fn check(node: &Node, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
-    let message = unary::read(request, MAX_CHECK_BYTES).await?;
+pub(super) async fn check(node: &Node, body: Incoming) -> Result<Response<GrpcBody>, Status> {
+    let message = unary::read(body, MAX_CHECK_BYTES).await?;
     let message = v1::CheckRequest::decode(message).map_err(|error| no_message(&error))?;
     let body = read(&message).map_err(wrong)?;
     let checked = if node.must_wait() {
@@ -31,11 +31,8 @@ pub(super) async fn check(node: &Node, request: Request<Incoming>) -> Result<Res
 }
 
 /// As many decisions as there are items, in their order; items are independent of each other, mistakes included.
-pub(super) async fn check_batch(
-    node: &Node,
-    request: Request<Incoming>,
-) -> Result<Response<GrpcBody>, Status> {
-    let message = unary::read(request, MAX_BATCH_BYTES).await?;
+pub(super) async fn check_batch(node: &Node, body: Incoming) -> Result<Response<GrpcBody>, Status> {
+    let message = unary::read(body, MAX_BATCH_BYTES).await?;
     let v1::CheckBatchRequest { requests } =
         v1::CheckBatchRequest::decode(message).map_err(|error| no_message(&error))?;
     if requests.len() > MAX_BATCH_ITEMS {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use axum::Router;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tonic::Status;
 use tonic::service::Routes;
 use tower::ServiceExt;
 
@@ -60,25 +61,47 @@ impl Grpc {
     }
 
     /// Answers `request` from `peer`.
-    pub(crate) async fn answer(
+    ///
+    /// All that can be done at once is done before there is anything to wait for, so that what waits stays small: it is
+    /// moved about more often than it is polled.
+    pub(crate) fn answer(
         self: Arc<Self>,
         peer: IpAddr,
         request: Request<Incoming>,
-    ) -> Response<GrpcBody> {
-        if let Err(wrong) = self.node.access.admit(peer, request.headers()) {
-            return unary::refuse(unary::status(&wrong));
+    ) -> impl Future<Output = Response<GrpcBody>> + Send + 'static {
+        let next = self.route(peer, request);
+        async move {
+            let answer = match next {
+                Ok(Next::Call(Call::ShouldRateLimit, body)) => rate_limit::answer(&self.node, body).await,
+                Ok(Next::Call(Call::Check, body)) => Box::pin(limiter::check(&self.node, body)).await,
+                Ok(Next::Call(Call::CheckBatch, body)) => {
+                    Box::pin(limiter::check_batch(&self.node, body)).await
+                }
+                Ok(Next::Other(request)) => {
+                    let answer = Box::pin(self.others.clone().oneshot(*request)).await;
+                    let Ok(answer) = answer.map_err(|never: Infallible| never);
+                    Ok(answer.map(GrpcBody::Other))
+                }
+                Err(status) => Err(*status),
+            };
+            answer.unwrap_or_else(unary::refuse)
         }
-        let path = request.uri().path();
-        let Some((_, call)) = CALLS.iter().find(|(known, _)| *known == path) else {
-            let others = self.others.clone().oneshot(request).await;
-            let Ok(response) = others.map_err(|never: Infallible| never);
-            return response.map(GrpcBody::Other);
-        };
-        let answer = match call {
-            Call::ShouldRateLimit => rate_limit::answer(&self.node, request).await,
-            Call::Check => limiter::check(&self.node, request).await,
-            Call::CheckBatch => Box::pin(limiter::check_batch(&self.node, request)).await,
-        };
-        answer.unwrap_or_else(unary::refuse)
     }
+
+    fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Next, Box<Status>> {
+        self.node.access.admit(peer, request.headers()).map_err(|wrong| unary::status(&wrong))?;
+        let path = request.uri().path();
+        match CALLS.iter().find(|(known, _)| *known == path) {
+            Some((_, call)) => Ok(Next::Call(*call, unary::open(request)?)),
+            None => Ok(Next::Other(Box::new(request))),
+        }
+    }
+}
+
+/// What is left to do once a request has been routed.
+enum Next {
+    /// The body of a call that we answer is to be read.
+    Call(Call, Incoming),
+    /// Somebody else answers.
+    Other(Box<Request<Incoming>>),
 }

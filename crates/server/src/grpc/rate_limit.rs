@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use hyper::body::Incoming;
 use tidegate::CheckedDescriptors;
+use tidegate_wire::grpc::metadata;
 use tidegate_wire::grpc::rate_limit::{RateLimitAsked, respond};
 use tonic::Status;
 
@@ -16,8 +17,8 @@ use crate::reply::Wrong;
 /// The largest message: proxies send a few hundred bytes.
 const MAX_BYTES: usize = 256 * 1024;
 
-pub(super) async fn answer(node: &Node, request: Request<Incoming>) -> Result<Response<GrpcBody>, Status> {
-    let message = unary::read(request, MAX_BYTES).await?;
+pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Response<GrpcBody>, Status> {
+    let message = unary::read(body, MAX_BYTES).await?;
     if node.must_wait() {
         // Apart, so that those who need not wait need not carry what waiting takes.
         return Box::pin(ask(node, message)).await;
@@ -46,5 +47,9 @@ fn tell(node: &Node, checked: &CheckedDescriptors) -> Result<Response<GrpcBody>,
         // An error, so that the proxy's own way with failures applies.
         return Err(Status::unavailable("the limits could not be checked: the store cannot be asked"));
     }
-    Ok(unary::reply(&respond(checked, checked.rules(), node.rls_extras())))
+    Ok(unary::reply_and(&respond(checked, checked.rules(), node.rls_extras()), |bytes| {
+        if node.has_rls_metadata() {
+            metadata::append(checked, checked.rules(), bytes);
+        }
+    }))
 }

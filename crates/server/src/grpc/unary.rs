@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body as AnyBody;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -25,8 +25,11 @@ const OK: HeaderValue = HeaderValue::from_static("0");
 /// A message follows one byte that says whether it is compressed, and four that say how long it is.
 const PREFIX: usize = 5;
 
-/// The one message of a call, of at most `limit` bytes.
-pub(crate) async fn read(request: Request<Incoming>, limit: usize) -> Result<Bytes, Status> {
+/// Room for what is usually appended to a message.
+const USUAL_REST: usize = 64;
+
+/// The body of a call that can be answered.
+pub(crate) fn open(request: Request<Incoming>) -> Result<Incoming, Status> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST || !is_grpc(&parts.headers) {
         let message = "this is gRPC; send POST with content-type application/grpc";
@@ -37,6 +40,11 @@ pub(crate) async fn read(request: Request<Incoming>, limit: usize) -> Result<Byt
         status.metadata_mut().insert(ACCEPT_ENCODING, MetadataValue::from_static("identity"));
         return Err(status);
     }
+    Ok(body)
+}
+
+/// The one message of a call, of at most `limit` bytes.
+pub(crate) async fn read(body: Incoming, limit: usize) -> Result<Bytes, Status> {
     message(body::read(body, limit + PREFIX).await.map_err(|wrong| status(&wrong))?)
 }
 
@@ -65,15 +73,20 @@ fn message(mut bytes: Bytes) -> Result<Bytes, Status> {
 
 /// An answer with `message`.
 pub(crate) fn reply(message: &impl Message) -> Response<GrpcBody> {
-    let length = message.encoded_len();
-    let Ok(size) = u32::try_from(length) else {
+    reply_and(message, |_| {})
+}
+
+/// An answer with `message`, to which `more` appends what else is part of it.
+pub(crate) fn reply_and(message: &impl Message, more: impl FnOnce(&mut Vec<u8>)) -> Response<GrpcBody> {
+    let mut bytes = Vec::with_capacity(PREFIX + message.encoded_len() + USUAL_REST);
+    bytes.extend_from_slice(&[0; PREFIX]);
+    message.encode_raw(&mut bytes);
+    more(&mut bytes);
+    let Ok(size) = u32::try_from(bytes.len() - PREFIX) else {
         return refuse(Status::resource_exhausted("the answer is too large"));
     };
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
-    bytes.put_u8(0);
-    bytes.put_u32(size);
-    message.encode_raw(&mut bytes);
-    let mut response = Response::new(GrpcBody::Message(bytes.freeze()));
+    bytes[1..PREFIX].copy_from_slice(&size.to_be_bytes());
+    let mut response = Response::new(GrpcBody::Message(bytes.into()));
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }

@@ -1,6 +1,7 @@
 //! Envoy's rate limit service and the check API, in protobuf.
 
 pub mod check;
+pub mod metadata;
 pub mod rate_limit;
 pub mod rate_limit_json;
 

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost::Message;
-use prost_types::value::Kind;
-use prost_types::{Duration, ListValue, Struct, Value};
+use prost_types::Duration;
 use smallvec::SmallVec;
 use tidegate_core::descriptor::{Descriptor, DescriptorDecision, Entry, Hits, Said};
 use tidegate_core::{Algorithm, Quota, RuleSet, Span, Verdict};
@@ -201,14 +200,12 @@ pub struct Extras<'a> {
     pub header_styles: &'a [HeaderStyle],
     /// A body for the client, if it is refused.
     pub body: bool,
-    /// Which rules there were, for the proxy's own use.
-    pub metadata: bool,
     /// Where the limits are explained.
     pub documentation_url: Option<&'a str>,
 }
 
-/// What a proxy is told about `decision`, taken by `rules`. The decision must be one: whoever could not decide tells
-/// an error.
+/// What a proxy is told about `decision`, taken by `rules`, but for the [metadata](super::metadata). The decision must be
+/// one: whoever could not decide tells an error.
 pub fn respond(decision: &DescriptorDecision, rules: &RuleSet, extras: Extras<'_>) -> RateLimitResponse {
     let refused = !decision.decision.allowed;
     let code = if refused { Code::OverLimit } else { Code::Ok };
@@ -229,9 +226,6 @@ pub fn respond(decision: &DescriptorDecision, rules: &RuleSet, extras: Extras<'_
             value: "application/json".to_owned(),
             ..HeaderValue::default()
         });
-    }
-    if extras.metadata {
-        response.dynamic_metadata = metadata(decision, rules);
     }
     response
 }
@@ -269,23 +263,4 @@ fn limit(verdict: &Verdict, name: &str) -> RateLimit {
 fn header((name, value): (&http::HeaderName, &http::HeaderValue)) -> Option<HeaderValue> {
     let value = value.to_str().ok()?.to_owned();
     Some(HeaderValue { key: name.as_str().to_owned(), value, ..HeaderValue::default() })
-}
-
-/// Which rules counted, and which of them are exceeded; nothing if none did.
-fn metadata(decision: &DescriptorDecision, rules: &RuleSet) -> Option<Struct> {
-    let ids = |wanted: &dyn Fn(&Said) -> bool| {
-        let said = decision.said.iter().filter(|said| wanted(said)).filter_map(Said::rule);
-        let values =
-            said.map(|rule| Value { kind: Some(Kind::StringValue(rules.rule(rule).id.to_string())) });
-        ListValue { values: values.collect() }
-    };
-    let all = ids(&|_| true);
-    if all.values.is_empty() {
-        return None;
-    }
-    let exceeded = ids(&|said| matches!(said, Said::Verdict(_, verdict) if !verdict.allowed));
-    let lists = [("rules", all), ("exceeded", exceeded)];
-    let fields = lists.into_iter().filter(|(_, list)| !list.values.is_empty());
-    let fields = fields.map(|(name, list)| (name.to_owned(), Value { kind: Some(Kind::ListValue(list)) }));
-    Some(Struct { fields: fields.collect() })
 }
