@@ -204,7 +204,8 @@ fn serve<F, B, E>(
             stream.set_nodelay(true).ok();
             let handler = handler.clone();
             tokio::spawn(async move {
-                let http = auto::Builder::new(TokioExecutor::new()).http2_only();
+                let mut http = auto::Builder::new(TokioExecutor::new()).http2_only();
+                http.http2().auto_date_header(false);
                 http.serve_connection(TokioIo::new(stream), service_fn(handler)).await.ok();
             });
         }

@@ -75,7 +75,11 @@ impl Listener {
             .timer(TokioTimer::new());
         let (http, max_age, tls) = match speaks {
             Speaks::Http => (http, None, None),
-            Speaks::Grpc { max_age, tls } => (http.http2_only(), max_age, tls),
+            Speaks::Grpc { max_age, tls } => {
+                // Nobody asks a call what day it is.
+                http.http2().auto_date_header(false);
+                (http.http2_only(), max_age, tls)
+            }
         };
         Ok(Self {
             address: socket.local_addr()?,
