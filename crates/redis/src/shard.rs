@@ -7,7 +7,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use futures_util::future::join;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
@@ -153,42 +152,26 @@ impl Shard {
     }
 
     /// Sends batches until nothing waits.
-    async fn send_all(self: Arc<Self>, pause: Duration) {
-        let mut next = self.send_after(pause).await;
-        while let Some(Sent { units, call, start }) = next {
-            let answers = match call {
+    async fn send_all(self: Arc<Self>, mut pause: Duration) {
+        loop {
+            wait(pause).await;
+            self.link.known().await;
+            let Some(Sent { units, call, start }) = self.send_next() else { return };
+            let answered = match call {
                 // All of them came too late.
-                _ if units.is_empty() => None,
+                _ if units.is_empty() => false,
                 Ok(call) => self.receive(units, call).await,
                 Err(problem) => {
                     self.refuse_all(units, &problem);
-                    None
+                    false
                 }
             };
-            let took = answers.is_some().then(|| start.elapsed());
-            took.into_iter().for_each(|took| self.stats.seconds.observe(took));
-            let pause = self.coalescer.ended(took, Instant::now());
-            next = match answers {
-                // What waits leaves before the answers are handed out, so that the server has something to do
-                // meanwhile.
-                Some(answers) if answers.returned.iter().all(Result::is_ok) => {
-                    join(self.send_after(pause), Box::pin(self.sort_out(answers))).await.0
-                }
-                // What is wrong may be a reason not to send it, or not there.
-                Some(answers) => {
-                    Box::pin(self.sort_out(answers)).await;
-                    self.send_after(pause).await
-                }
-                None => self.send_after(pause).await,
-            };
+            let took = start.elapsed();
+            if answered {
+                self.stats.seconds.observe(took);
+            }
+            pause = self.coalescer.ended(answered.then_some(took), Instant::now());
         }
-    }
-
-    /// Waits for its turn, takes the next batch and puts it on its way.
-    async fn send_after(&self, pause: Duration) -> Option<Sent> {
-        wait(pause).await;
-        self.link.known().await;
-        self.send_next()
     }
 
     /// Takes the next batch and puts it on its way.
@@ -245,8 +228,8 @@ impl Shard {
         units.iter().map(command).collect()
     }
 
-    /// Waits for a call; tells everybody if the server did not answer.
-    async fn receive(&self, units: Vec<Unit>, (call, started): (OnItsWay, Started)) -> Option<Answers> {
+    /// Waits for a call and tells everybody; false if the server did not answer.
+    async fn receive(&self, units: Vec<Unit>, (call, started): (OnItsWay, Started)) -> bool {
         self.stats.count_call();
         let Started { generation, first } = started;
         let returned = match first {
@@ -254,7 +237,10 @@ impl Shard {
             Poll::Pending => timeout(CALL_LIMIT, call).await,
         };
         let lost = match returned {
-            Ok(Ok(returned)) => return Some(Answers { units, returned, generation }),
+            Ok(Ok(returned)) => {
+                Box::pin(self.sort_out(units, returned, generation)).await;
+                return true;
+            }
             Ok(Err(error)) => Problem::of(&error, &self.name),
             Err(_) => Problem::new(Failure::Connection, format!("{}: it does not answer", self.name)),
         };
@@ -263,7 +249,7 @@ impl Shard {
         for group in units.into_iter().flatten() {
             group.fail(Outcome::Unknown(lost.failure));
         }
-        None
+        false
     }
 
     fn refuse_all(&self, units: Vec<Unit>, problem: &Problem) {
@@ -275,7 +261,7 @@ impl Shard {
 
     /// Tells every group what the server said. A server that has forgotten the scripts is taught them again, and
     /// what went the short way in vain goes the long way.
-    async fn sort_out(&self, Answers { units, returned, generation }: Answers) {
+    async fn sort_out(&self, units: Vec<Unit>, returned: Vec<Returned>, generation: u64) {
         let (mut forgotten, mut undecided) = (Vec::new(), Vec::new());
         for (unit, returned) in units.into_iter().zip(returned) {
             match returned {
@@ -409,13 +395,6 @@ struct Sent {
     units: Vec<Unit>,
     call: Result<(OnItsWay, Started), Problem>,
     start: Instant,
-}
-
-/// What a server said to a batch, before anybody is told.
-struct Answers {
-    units: Vec<Unit>,
-    returned: Vec<Returned>,
-    generation: u64,
 }
 
 /// What is known of a call when it has just left.
