@@ -142,6 +142,8 @@ fn descriptor() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
     #[test]
     fn no_descriptors_do_harm(
         domain in prop_oneof![3 => Just("d".to_owned()), 1 => any_value()],

@@ -24,16 +24,14 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Response<GrpcB
         return Box::pin(ask(node, message)).await;
     }
     let asked = RateLimitAsked::read(message).map_err(wrong)?;
-    let texts = asked.texts();
-    let (domain, descriptors) = asked.asked(&texts).map_err(wrong)?;
+    let (domain, descriptors) = asked.asked().map_err(wrong)?;
     tell(node, &node.decide_descriptors(domain, &descriptors).map_err(|wrong| unary::status(&wrong))?)
 }
 
 async fn ask(node: &Node, message: Bytes) -> Result<Response<GrpcBody>, Status> {
     let arrived = Instant::now();
     let asked = RateLimitAsked::read(message).map_err(wrong)?;
-    let texts = asked.texts();
-    let (domain, descriptors) = asked.asked(&texts).map_err(wrong)?;
+    let (domain, descriptors) = asked.asked().map_err(wrong)?;
     let checked = node.ask_descriptors(domain, &descriptors, arrived).await;
     tell(node, &checked.map_err(|wrong| unary::status(&wrong))?)
 }

@@ -32,7 +32,7 @@ pub const MAX_ENTRIES: usize = 64;
 /// What is left of no limit at all.
 const ENDLESS: u32 = u32::MAX;
 
-/// `RateLimitRequest` as it is read: its texts stay where they are, and need not be text.
+/// `RateLimitRequest` as it is read: its texts stay where they are, and need not have been text.
 ///
 /// A proxy may pass on a header that is not UTF-8. Were that an error, whoever sends such a header would pass
 /// unlimited wherever errors let requests pass.
@@ -75,43 +75,49 @@ pub(super) struct LimitAsked {
 }
 
 impl RateLimitAsked {
-    /// Reads a message. What is no message at all is told in words.
+    /// Reads a message. What is no message at all is told in words; what is no text in it is mended.
     pub fn read(message: Bytes) -> Result<Self, ErrorBody> {
-        Self::decode(message).map_err(|error| {
+        let mut asked = Self::decode(message).map_err(|error| {
             ErrorBody::new("invalid_request", format!("this is not a RateLimitRequest: {error}"))
-        })
-    }
-
-    /// All texts of the message, for [`Self::asked`] to borrow from.
-    pub fn texts(&self) -> Texts<'_> {
-        let texts = self.descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-        let texts = texts.flat_map(|entry| [&entry.key, &entry.value]);
-        Texts(std::iter::once(&self.domain).chain(texts).map(|text| String::from_utf8_lossy(text)).collect())
+        })?;
+        mend(&mut asked.domain);
+        for entry in asked.descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.entries) {
+            mend(&mut entry.key);
+            mend(&mut entry.value);
+        }
+        Ok(asked)
     }
 
     /// What is asked: the domain, and the descriptors to be decided on, or what is wrong with them.
-    pub fn asked<'a>(&'a self, texts: &'a Texts<'_>) -> Result<(&'a str, Descriptors<'a>), ErrorBody> {
-        let mut texts = texts.0.iter().map(|text| &**text);
-        let domain = texts.next().unwrap_or_default();
-        let descriptors = self.descriptors.iter().map(|descriptor| {
-            let entries = descriptor.entries.iter().map(|_| Entry {
-                key: texts.next().unwrap_or_default(),
-                value: texts.next().unwrap_or_default(),
-            });
-            RawDescriptor {
-                entries: entries.collect(),
-                limit: descriptor.limit.clone(),
-                hits: descriptor.hits_addend,
-                is_negative: descriptor.is_negative_hits,
-            }
+    pub fn asked(&self) -> Result<(&str, Descriptors<'_>), ErrorBody> {
+        let domain = text(&self.domain);
+        let descriptors = self.descriptors.iter().map(|descriptor| RawDescriptor {
+            entries: descriptor.entries.iter().map(EntryAsked::texts).collect(),
+            limit: descriptor.limit.clone(),
+            hits: descriptor.hits_addend,
+            is_negative: descriptor.is_negative_hits,
         });
         Ok((domain, check(domain, descriptors, self.hits_addend)?))
     }
 }
 
-/// The texts of a message, mended where they were none.
-#[derive(Debug)]
-pub struct Texts<'m>(SmallVec<[Cow<'m, str>; 12]>);
+impl EntryAsked {
+    fn texts(&self) -> Entry<'_> {
+        Entry { key: text(&self.key), value: text(&self.value) }
+    }
+}
+
+/// Makes a text of what should be one.
+fn mend(bytes: &mut Bytes) {
+    if let Cow::Owned(mended) = String::from_utf8_lossy(bytes) {
+        *bytes = mended.into();
+    }
+}
+
+/// A text that has been mended.
+fn text(bytes: &Bytes) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
 
 /// The descriptors of a request.
 pub type Descriptors<'a> = SmallVec<[Descriptor<'a>; 2]>;
