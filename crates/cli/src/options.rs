@@ -68,6 +68,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SOURCE", env = "TIDEGATE_RULES", help_heading = "Limits")]
     pub(crate) rules: Option<RulesSource>,
 
+    /// A file to keep the last good rules in, to start with when their source is away [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_RULES_CACHE", help_heading = "Limits")]
+    pub(crate) rules_cache: Option<PathBuf>,
+
     /// Where counters are kept: in this process, or in Redis, shared by all nodes that use it: redis://HOST:PORT,
     /// redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,… (rediss for TLS) [default: memory:]
     #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, help_heading = "Limits")]

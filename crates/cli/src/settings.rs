@@ -78,6 +78,7 @@ impl Settings {
             max_connections: options.max_connections.unwrap_or(default.max_connections),
             store: default.store,
             store_timeout: store_timeout(options.store_timeout, default.store_timeout)?,
+            rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
         };

@@ -54,6 +54,8 @@ pub struct Config {
     pub store: Option<SharedStore>,
     /// How long a decision waits for such a store.
     pub store_timeout: Duration,
+    /// Where the last good rules are kept, to start with when their source is away.
+    pub rules_cache: Option<PathBuf>,
     /// How many counters are kept in memory.
     pub max_keys: usize,
     /// Another clock than the machine's, for tests.
@@ -83,6 +85,7 @@ impl Default for Config {
             max_connections: 10_000,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
+            rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
             clock: None,
         }

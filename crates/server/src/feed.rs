@@ -9,6 +9,7 @@ use tidegate_sources::{Event, NamedText, RuleSource, Snapshot};
 
 use crate::error::StartError;
 use crate::node::Node;
+use crate::rules_cache::RulesCache;
 
 /// Where the rules come from.
 pub struct RulesFeed(Kind);
@@ -34,17 +35,81 @@ impl RulesFeed {
         Self(Kind::Watched(Box::new(source)))
     }
 
-    /// The first rules, without which there is no start, and where to hear of others.
-    pub(crate) async fn start(self) -> Result<(Loaded, Option<Changes>), StartError> {
-        let (snapshot, changes) = match self.0 {
-            Kind::Fixed(snapshot) => (snapshot, None),
-            Kind::Watched(mut source) => match source.next().await {
-                Event::Loaded(snapshot) => (snapshot, Some(Changes(source))),
-                Event::Failed(why) => return Err(StartError::Source(why)),
-            },
+    /// The first rules, without which there is no start, and where to hear of others. If the source is away or has only
+    /// bad ones, the copy in `cache` will do.
+    pub(crate) async fn start(self, cache: Option<RulesCache>) -> Result<Start, StartError> {
+        let (first, source) = match self.0 {
+            Kind::Fixed(snapshot) => (Event::Loaded(snapshot), None),
+            Kind::Watched(mut source) => (source.next().await, Some(source)),
         };
-        let loaded = Loaded::new(&snapshot).map_err(StartError::Rules)?;
-        Ok((loaded, changes))
+        let changes = |cache| source.map(|source| Changes { source, cache });
+        let wrong = match first {
+            Event::Loaded(snapshot) => match Loaded::new(&snapshot) {
+                Ok(loaded) => {
+                    keep(cache.as_ref(), &snapshot);
+                    return Ok(Start { loaded, changes: changes(cache), trouble: None });
+                }
+                Err(problems) => StartError::Rules(problems),
+            },
+            Event::Failed(why) => StartError::Source(why),
+        };
+        let copy = match cache.as_ref().map(RulesCache::read).transpose() {
+            Ok(copy) => copy.flatten(),
+            Err(also) => return Err(StartError::Source(format!("{wrong}\n{also}"))),
+        };
+        // A copy that cannot be used any more is as good as none.
+        match copy.and_then(|copy| Loaded::new(&copy).ok()) {
+            Some(loaded) => {
+                let trouble = Some(Trouble::of(&wrong));
+                Ok(Start { loaded, changes: changes(cache), trouble })
+            }
+            None => Err(wrong),
+        }
+    }
+}
+
+/// What a server starts with.
+pub(crate) struct Start {
+    pub(crate) loaded: Loaded,
+    pub(crate) changes: Option<Changes>,
+    /// Why it had to start with a copy, if it had to.
+    pub(crate) trouble: Option<Trouble>,
+}
+
+/// Why the rules of a source are not in force.
+pub(crate) struct Trouble {
+    details: String,
+    reasons: Vec<String>,
+}
+
+impl Trouble {
+    fn of(error: &StartError) -> Self {
+        match error {
+            StartError::Rules(problems) => Self::in_rules(problems),
+            other => Self { details: other.to_string(), reasons: vec![other.to_string()] },
+        }
+    }
+
+    fn in_rules(problems: &Problems) -> Self {
+        let mut reasons: Vec<String> = problems.list().iter().map(ToString::to_string).collect();
+        if problems.more() > 0 {
+            reasons.push(format!("and {} more", problems.more()));
+        }
+        Self { details: problems.to_string(), reasons }
+    }
+
+    /// Has `node` tell of it.
+    pub(crate) fn tell(self, node: &Node) {
+        node.keep_rules(&self.details, self.reasons);
+    }
+}
+
+/// Keeps a copy of rules that are good. That it cannot be kept is no reason not to use them.
+fn keep(cache: Option<&RulesCache>, snapshot: &Snapshot) {
+    if let Some(cache) = cache
+        && let Err(error) = cache.keep(snapshot)
+    {
+        tracing::warn!(file = %cache.path().display(), %error, "no copy of the rules can be kept");
     }
 }
 
@@ -58,18 +123,22 @@ impl fmt::Debug for RulesFeed {
 }
 
 /// Rules to come.
-pub(crate) struct Changes(Box<dyn RuleSource>);
+pub(crate) struct Changes {
+    source: Box<dyn RuleSource>,
+    cache: Option<RulesCache>,
+}
 
 impl Changes {
     /// Puts every usable change in force, for as long as this runs.
     pub(crate) async fn follow(mut self, node: Arc<Node>) {
         loop {
-            match self.0.next().await {
+            match self.source.next().await {
                 Event::Failed(why) => node.keep_rules(&why, vec![why.clone()]),
                 Event::Loaded(snapshot) => {
-                    let node = Arc::clone(&node);
+                    let (node, cache) = (Arc::clone(&node), self.cache.clone());
                     // Many rules take a while to compile, during which requests want to be answered.
-                    let change = tokio::task::spawn_blocking(move || change(&node, &snapshot));
+                    let change =
+                        tokio::task::spawn_blocking(move || change(&node, cache.as_ref(), &snapshot));
                     if let Err(error) = change.await {
                         tracing::error!(%error, "the rules could not be compiled");
                     }
@@ -79,16 +148,13 @@ impl Changes {
     }
 }
 
-fn change(node: &Node, snapshot: &Snapshot) {
+fn change(node: &Node, cache: Option<&RulesCache>, snapshot: &Snapshot) {
     match Loaded::new(snapshot) {
-        Ok(loaded) => node.put_in_force(loaded),
-        Err(problems) => {
-            let mut reasons: Vec<String> = problems.list().iter().map(ToString::to_string).collect();
-            if problems.more() > 0 {
-                reasons.push(format!("and {} more", problems.more()));
-            }
-            node.keep_rules(&problems.to_string(), reasons);
+        Ok(loaded) => {
+            node.put_in_force(loaded);
+            keep(cache, snapshot);
         }
+        Err(problems) => Trouble::in_rules(&problems).tell(node),
     }
 }
 

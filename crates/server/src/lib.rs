@@ -41,6 +41,7 @@ mod node;
 mod openapi;
 mod origin;
 mod reply;
+mod rules_cache;
 mod server;
 mod store_watch;
 mod tls;

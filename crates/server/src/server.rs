@@ -14,11 +14,12 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::drain::Serving;
 use crate::error::{RunError, StartError};
-use crate::feed::{Changes, RulesFeed};
+use crate::feed::{Changes, RulesFeed, Start};
 use crate::grpc::{Grpc, Reporter};
 use crate::listen::{Listener, Speaks};
 use crate::node::Node;
 use crate::origin::Hosts;
+use crate::rules_cache::RulesCache;
 use crate::store_watch;
 use crate::tls::Tls;
 
@@ -68,8 +69,12 @@ impl Server {
             }
         }
         let tls = config.grpc_tls.clone().map(Tls::new).transpose()?.map(Arc::new);
-        let (loaded, changes) = rules.start().await?;
+        let Start { loaded, changes, trouble } =
+            rules.start(config.rules_cache.as_ref().map(RulesCache::new)).await?;
         let node = Arc::new(Node::new(&config, access, loaded)?);
+        if let Some(trouble) = trouble {
+            trouble.tell(&node);
+        }
         let [http, grpc, admin] = listeners(&config);
         Ok(Self {
             http: bind(http, Speaks::Http, &config).await?,

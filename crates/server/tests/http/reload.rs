@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_server::RulesFeed;
+use tidegate_server::{Config, RulesFeed, Server};
 use tidegate_sources::FileSource;
 
 use crate::client::{Ask, Connection, Running, config, eventually, start_with};
@@ -146,4 +146,46 @@ async fn without_rules_there_is_no_start() {
     let error =
         tidegate_server::Server::bind(config(), RulesFeed::watch(FileSource::new(&path))).await.unwrap_err();
     assert!(error.to_string().contains("missing.yaml"), "{error}");
+}
+
+/// A node whose source is away, or has nothing good to give, starts with what it last had, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_the_last_good_rules_is_enough_to_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("rules.yaml"), folder.path().join("copy.json"));
+    let start = async || {
+        let config = Config { rules_cache: Some(copy.clone()), ..config() };
+        start_with(config, RulesFeed::watch(FileSource::new(&path))).await
+    };
+    std::fs::write(&path, rules("each", 5)).unwrap();
+    let server = start().await;
+    limit_is(&server, 5).await;
+    replace(&path, &rules("each", 6));
+    limit_is(&server, 6).await;
+    eventually("kept", async || std::fs::read_to_string(&copy).is_ok_and(|copy| copy.contains("limit: 6")))
+        .await;
+    assert!(server.stopped().await.is_ok());
+
+    std::fs::remove_file(&path).unwrap();
+    let server = start().await;
+    limit_is(&server, 6).await;
+    let health = server.admin("/health").await.json();
+    assert_eq!(health["status"], "degraded");
+    assert!(health["reasons"][0].as_str().unwrap().contains("rules.yaml"), "{health}");
+    std::fs::write(&path, rules("each", 7)).unwrap();
+    limit_is(&server, 7).await;
+    eventually("well", async || server.admin("/health").await.json()["status"] == "normal").await;
+    assert!(server.stopped().await.is_ok());
+
+    std::fs::write(&path, "rules: [{limt: 3}]").unwrap();
+    let server = start().await;
+    limit_is(&server, 7).await;
+    let health = server.admin("/health").await.json();
+    assert!(health["reasons"].to_string().contains("limt"), "{health}");
+    assert!(server.stopped().await.is_ok());
+
+    std::fs::write(&copy, "{").unwrap();
+    let config = Config { rules_cache: Some(copy.clone()), ..config() };
+    let error = Server::bind(config, RulesFeed::watch(FileSource::new(&path))).await.unwrap_err();
+    assert!(error.to_string().contains("limt") && error.to_string().contains("damaged"), "{error}");
 }
