@@ -9,6 +9,7 @@ use tidegate_sources::{Event, NamedText, RuleSource, Snapshot};
 
 use crate::error::StartError;
 use crate::node::Node;
+use crate::quarantine::{Aside, LastGood};
 use crate::rules_cache::RulesCache;
 
 /// Where the rules come from.
@@ -24,7 +25,7 @@ impl RulesFeed {
     /// are older than any file.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         let document = NamedText { name: name.into(), text: text.into() };
-        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, documents: vec![document] }))
+        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, apart: false, documents: vec![document] }))
     }
 
     /// Rules that change whenever `source` says so.
@@ -42,28 +43,27 @@ impl RulesFeed {
             Kind::Fixed(snapshot) => (Event::Loaded(snapshot), None),
             Kind::Watched(mut source) => (source.next().await, Some(source)),
         };
-        let changes = |cache| source.map(|source| Changes { source, cache });
+        let (copy, damaged) = match cache.as_ref().map(RulesCache::read).transpose() {
+            Ok(copy) => (copy.flatten(), None),
+            Err(damaged) => (None, Some(damaged)),
+        };
+        let good = copy.as_ref().map(LastGood::of).unwrap_or_default();
         let wrong = match first {
-            Event::Loaded(snapshot) => match Loaded::new(&snapshot) {
-                Ok(loaded) => {
-                    keep(cache.as_ref(), &snapshot);
-                    return Ok(Start { loaded, changes: changes(cache), trouble: None });
+            Event::Loaded(snapshot) => match Usable::new(snapshot, &good) {
+                Ok(usable) => {
+                    keep(cache.as_ref(), &usable.snapshot);
+                    return Ok(Start::new(usable, None, source, cache));
                 }
                 Err(problems) => StartError::Rules(problems),
             },
             Event::Failed(why) => StartError::Source(why),
         };
-        let copy = match cache.as_ref().map(RulesCache::read).transpose() {
-            Ok(copy) => copy.flatten(),
-            Err(also) => return Err(StartError::Source(format!("{wrong}\n{also}"))),
-        };
         // A copy that cannot be used any more is as good as none.
-        match copy.and_then(|copy| Loaded::new(&copy).ok()) {
-            Some(loaded) => {
-                let trouble = Some(Trouble::of(&wrong));
-                Ok(Start { loaded, changes: changes(cache), trouble })
-            }
-            None => Err(wrong),
+        let usable = copy.and_then(|copy| Usable::new(copy, &good).ok());
+        match (usable, damaged) {
+            (Some(usable), _) => Ok(Start::new(usable, Some(Trouble::of(&wrong)), source, cache)),
+            (None, Some(damaged)) => Err(StartError::Source(format!("{wrong}\n{damaged}"))),
+            (None, None) => Err(wrong),
         }
     }
 }
@@ -72,8 +72,46 @@ impl RulesFeed {
 pub(crate) struct Start {
     pub(crate) loaded: Loaded,
     pub(crate) changes: Option<Changes>,
-    /// Why it had to start with a copy, if it had to.
+    /// What is to be told once there is somebody to tell it.
     pub(crate) trouble: Option<Trouble>,
+    pub(crate) aside: Vec<Aside>,
+}
+
+impl Start {
+    fn new(
+        usable: Usable,
+        trouble: Option<Trouble>,
+        source: Option<Box<dyn RuleSource>>,
+        cache: Option<RulesCache>,
+    ) -> Self {
+        let Usable { loaded, snapshot, aside } = usable;
+        let good = LastGood::of(&snapshot);
+        let changes = source.map(|source| Changes { source, cache, good });
+        Self { loaded, changes, trouble, aside }
+    }
+}
+
+/// Rules that can be put in force, with the documents they come from.
+struct Usable {
+    loaded: Loaded,
+    snapshot: Snapshot,
+    /// Documents that cannot be.
+    aside: Vec<Aside>,
+}
+
+impl Usable {
+    /// Bad documents that stand by themselves are put aside; anything else that is wrong is wrong with all of it.
+    fn new(snapshot: Snapshot, good: &LastGood) -> Result<Self, Problems> {
+        let problems = match Loaded::new(&snapshot) {
+            Ok(loaded) => return Ok(Self { loaded, snapshot, aside: Vec::new() }),
+            Err(problems) => problems,
+        };
+        let (mended, aside) = if snapshot.apart { good.mend(&snapshot) } else { (snapshot, Vec::new()) };
+        if aside.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { loaded: Loaded::new(&mended)?, snapshot: mended, aside })
+    }
 }
 
 /// Why the rules of a source are not in force.
@@ -126,6 +164,7 @@ impl fmt::Debug for RulesFeed {
 pub(crate) struct Changes {
     source: Box<dyn RuleSource>,
     cache: Option<RulesCache>,
+    good: LastGood,
 }
 
 impl Changes {
@@ -135,12 +174,13 @@ impl Changes {
             match self.source.next().await {
                 Event::Failed(why) => node.keep_rules(&why, vec![why.clone()]),
                 Event::Loaded(snapshot) => {
-                    let (node, cache) = (Arc::clone(&node), self.cache.clone());
+                    let (node, cache, good) = (Arc::clone(&node), self.cache.clone(), self.good.clone());
                     // Many rules take a while to compile, during which requests want to be answered.
                     let change =
-                        tokio::task::spawn_blocking(move || change(&node, cache.as_ref(), &snapshot));
-                    if let Err(error) = change.await {
-                        tracing::error!(%error, "the rules could not be compiled");
+                        tokio::task::spawn_blocking(move || change(&node, cache.as_ref(), snapshot, &good));
+                    match change.await {
+                        Ok(good) => self.good = good.unwrap_or(self.good),
+                        Err(error) => tracing::error!(%error, "the rules could not be compiled"),
                     }
                 }
             }
@@ -148,13 +188,19 @@ impl Changes {
     }
 }
 
-fn change(node: &Node, cache: Option<&RulesCache>, snapshot: &Snapshot) {
-    match Loaded::new(snapshot) {
-        Ok(loaded) => {
+/// Puts what can be used of `snapshot` in force, and says what that was.
+fn change(node: &Node, cache: Option<&RulesCache>, snapshot: Snapshot, good: &LastGood) -> Option<LastGood> {
+    match Usable::new(snapshot, good) {
+        Ok(Usable { loaded, snapshot, aside }) => {
             node.put_in_force(loaded);
-            keep(cache, snapshot);
+            node.put_aside(&aside);
+            keep(cache, &snapshot);
+            Some(LastGood::of(&snapshot))
         }
-        Err(problems) => Trouble::in_rules(&problems).tell(node),
+        Err(problems) => {
+            Trouble::in_rules(&problems).tell(node);
+            None
+        }
     }
 }
 

@@ -40,6 +40,7 @@ mod metrics;
 mod node;
 mod openapi;
 mod origin;
+mod quarantine;
 mod reply;
 mod rules_cache;
 mod server;

@@ -1,7 +1,7 @@
 //! One Tidegate process: what all listeners share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -20,6 +20,7 @@ use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Concern, Health};
 use crate::metrics::{Metrics, Table};
+use crate::quarantine::Aside;
 use crate::reply::Wrong;
 
 /// What all listeners share.
@@ -40,6 +41,9 @@ pub(crate) struct Node {
     in_force: ArcSwap<InForce>,
     clock: Arc<dyn Clock>,
     draining: AtomicBool,
+    /// How many documents are not in force, and whether some have nothing in their place.
+    aside: AtomicUsize,
+    lacking: AtomicBool,
 }
 
 /// The rules in force with what belongs to them.
@@ -81,6 +85,8 @@ impl Node {
             metrics,
             clock,
             draining: AtomicBool::new(false),
+            aside: AtomicUsize::new(0),
+            lacking: AtomicBool::new(false),
         })
     }
 
@@ -208,6 +214,31 @@ impl Node {
         self.in_force.store(Arc::new(InForce { document_version: loaded.document_version, table }));
         self.health.set(Concern::Rules, Vec::new(), self.now());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
+    }
+
+    /// Takes note of documents that are not in force beside the rules that just came to be.
+    pub(crate) fn put_aside(&self, aside: &[Aside]) {
+        self.aside.store(aside.len(), Ordering::Relaxed);
+        self.lacking.store(aside.iter().any(|aside| !aside.replaced), Ordering::Relaxed);
+        if aside.is_empty() {
+            return;
+        }
+        self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
+        for each in aside {
+            tracing::warn!("a rule document is put aside:\n{}", each.details());
+        }
+        let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
+        self.health.set(Concern::Rules, reasons, self.now());
+    }
+
+    /// How many documents are not in force.
+    pub(crate) fn documents_aside(&self) -> usize {
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Whether it knows of rules that it does not have.
+    pub(crate) fn lacks_rules(&self) -> bool {
+        self.lacking.load(Ordering::Relaxed)
     }
 
     /// Takes note that new rules cannot be used, for these reasons; those in force stay.

@@ -17,6 +17,7 @@ pub(crate) struct RulesCache(PathBuf);
 struct Copy {
     version: u64,
     stamp: u64,
+    apart: bool,
     documents: Vec<CopiedText>,
 }
 
@@ -46,8 +47,12 @@ impl RulesCache {
         };
         let copy: Copy = serde_json::from_slice(&bytes)
             .map_err(|error| format!("the copy of the rules in {path} is damaged ({error}); remove it"))?;
-        let documents = copy.documents.into_iter().map(|CopiedText { name, text }| NamedText { name, text });
-        Ok(Some(Snapshot { version: copy.version, stamp: copy.stamp, documents: documents.collect() }))
+        let documents = copy.documents.iter();
+        let documents =
+            documents.map(|CopiedText { name, text }| NamedText { name: name.clone(), text: text.clone() });
+        let documents = documents.collect();
+        let Copy { version, stamp, apart, .. } = copy;
+        Ok(Some(Snapshot { version, stamp, apart, documents }))
     }
 
     /// Keeps `snapshot`, which is in force. The file is replaced whole, so that nobody finds half of it.
@@ -55,7 +60,8 @@ impl RulesCache {
         let documents = snapshot.documents.iter();
         let documents =
             documents.map(|NamedText { name, text }| CopiedText { name: name.clone(), text: text.clone() });
-        let copy = Copy { version: snapshot.version, stamp: snapshot.stamp, documents: documents.collect() };
+        let Snapshot { version, stamp, apart, .. } = *snapshot;
+        let copy = Copy { version, stamp, apart, documents: documents.collect() };
         let mut name = self.0.clone().into_os_string();
         name.push(".new");
         let unfinished = PathBuf::from(name);
@@ -77,7 +83,8 @@ mod tests {
         assert_eq!(cache.read(), Ok(None));
         let document = |text: &str| NamedText { name: "rules.yaml".to_owned(), text: text.to_owned() };
         for (version, text) in [(3, "rules: [] # long\n"), (4, "rules: []\n")] {
-            let snapshot = Snapshot { version, stamp: version + 70, documents: vec![document(text)] };
+            let snapshot =
+                Snapshot { version, stamp: version + 70, apart: true, documents: vec![document(text)] };
             cache.keep(&snapshot).unwrap();
             assert_eq!(cache.read(), Ok(Some(snapshot)));
         }

@@ -100,7 +100,7 @@ impl FileSource {
                 self.version += 1;
                 // A backup that is put back has an old time, and is news all the same.
                 self.stamp = content.modified.max(self.stamp + 1);
-                Event::Loaded(Snapshot { version: self.version, stamp: self.stamp, documents })
+                Event::Loaded(Snapshot { version: self.version, stamp: self.stamp, apart: false, documents })
             }
             Err(why) => Event::Failed(why),
         }

@@ -53,6 +53,9 @@ pub struct Snapshot {
     pub version: u64,
     /// Orders what several nodes have read: larger is newer. Below 2^53; only grows, too.
     pub stamp: u64,
+    /// Whether each document is taken by itself, so that a bad one harms no other: keys, nodes, rows. Otherwise they are
+    /// taken together or not at all: files.
+    pub apart: bool,
     /// The documents, in the order in which they are to be joined.
     pub documents: Vec<NamedText>,
 }

@@ -53,10 +53,13 @@ pub(super) fn live() -> Reply {
     plain(StatusCode::OK, "alive\n")
 }
 
-/// Whether it wants requests. It has had rules ever since it was bound.
+/// Whether it wants requests: not if it is about to end, nor if it knows of rules that it does not have.
 pub(super) async fn ready(State(door): State<Arc<Door>>) -> Reply {
     if door.node.is_draining() {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    if door.node.lacks_rules() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "some rules cannot be read, see /health\n");
     }
     plain(StatusCode::OK, "ready\n")
 }

@@ -253,7 +253,7 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
         get("/livez", "Whether the process is alive").answers_text(200, "It is", plain),
         get("/readyz", "Whether it wants requests").answers_text(200, "It does", plain).answers_text(
             503,
-            "It is draining",
+            "It is draining, or some of its rules cannot be read",
             plain,
         ),
         get("/metrics", "Metrics for Prometheus").answers_text(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_server::{Config, RulesFeed, Server};
-use tidegate_sources::FileSource;
+use tidegate_sources::{Event, FileSource, NamedText, Next, RuleSource, Snapshot};
+use tokio::sync::mpsc;
 
 use crate::client::{Ask, Connection, Running, config, eventually, start_with};
 
@@ -188,4 +189,68 @@ async fn a_copy_of_the_last_good_rules_is_enough_to_start() {
     let config = Config { rules_cache: Some(copy.clone()), ..config() };
     let error = Server::bind(config, RulesFeed::watch(FileSource::new(&path))).await.unwrap_err();
     assert!(error.to_string().contains("limt") && error.to_string().contains("damaged"), "{error}");
+}
+
+/// A source whose documents stand each by itself, as keys and rows do.
+struct Keys(mpsc::Receiver<Event>);
+
+impl RuleSource for Keys {
+    fn next(&mut self) -> Next<'_> {
+        Box::pin(async {
+            match self.0.recv().await {
+                Some(event) => event,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn keys(version: u64, documents: &[(&str, &str)]) -> Event {
+    let documents = documents.iter().map(|(name, rest)| NamedText {
+        name: (*name).to_owned(),
+        text: format!("{{rule_id: {name}, identifier_type: global, window: 1h, {rest}}}"),
+    });
+    Event::Loaded(Snapshot { version, stamp: version, apart: true, documents: documents.collect() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_document_that_stands_by_itself_harms_no_other() {
+    let (tell, told) = mpsc::channel(8);
+    tell.send(keys(1, &[("a", "limit: 5"), ("b", "limit: 50")])).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.json");
+    let with_copy = || Config { rules_cache: Some(copy.clone()), ..config() };
+    let server = start_with(with_copy(), RulesFeed::watch(Keys(told))).await;
+    let limits = async |server: &Running| {
+        let rules = server.admin("/v1/rules").await.json()["rules"].clone();
+        rules.as_array().unwrap().iter().map(|rule| rule["limit"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(&server).await, [5, 50]);
+
+    tell.send(keys(2, &[("a", "limit: 6"), ("b", "limt: 60")])).await.unwrap();
+    eventually("the good one", async || limits(&server).await == [6, 50]).await;
+    let health = server.admin("/health").await.json();
+    let reason = health["reasons"][0].as_str().unwrap();
+    assert!(
+        reason.starts_with("b is not in force, its last good version stays") && reason.contains("limt"),
+        "{reason}"
+    );
+    assert_eq!(server.metric("tidegate_rules_quarantined").await, Some(1.0));
+    assert_eq!(server.admin("/readyz").await.status, 200, "it has a version of every rule");
+    assert!(server.stopped().await.is_ok());
+
+    let afresh = async |config| {
+        let (tell, told) = mpsc::channel(8);
+        tell.send(keys(2, &[("a", "limit: 6"), ("b", "limt: 60")])).await.unwrap();
+        (start_with(config, RulesFeed::watch(Keys(told))).await, tell)
+    };
+    let (server, _tell) = afresh(with_copy()).await;
+    assert_eq!(limits(&server).await, [6, 50], "the copy has the last good version");
+    let (server, tell) = afresh(config()).await;
+    assert_eq!(limits(&server).await, [6]);
+    assert_eq!(server.admin("/readyz").await.status, 503, "it knows of a rule that it does not have");
+    tell.send(keys(3, &[("a", "limit: 6"), ("b", "limit: 60")])).await.unwrap();
+    eventually("ready", async || server.admin("/readyz").await.status == 200).await;
+    assert_eq!(limits(&server).await, [6, 60]);
+    assert_eq!(server.admin("/health").await.json()["status"], "normal");
 }
