@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 13] = [
+const NEEDED: [Needed; 15] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -26,6 +26,9 @@ const NEEDED: [Needed; 13] = [
     // The store, alone, watched by sentinels and as a cluster; and its client, for looking into it by hand.
     Needed { program: "redis-server", package: "redis-server" },
     Needed { program: "redis-cli", package: "redis-tools" },
+    // A source of rules; and its client, which tests change the rules with.
+    Needed { program: "etcd", package: "etcd-server" },
+    Needed { program: "etcdctl", package: "etcd-client" },
     // Nodes whose clocks are wrong.
     Needed { program: "faketime", package: "faketime" },
     // The proxies that there are recipes for (deploy/): tests run them with those very files.

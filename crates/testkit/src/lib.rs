@@ -16,6 +16,7 @@
 
 mod backend;
 mod cluster;
+mod etcd;
 mod ports;
 mod process;
 mod program;
@@ -29,6 +30,7 @@ pub mod wait;
 
 pub use crate::backend::Backend;
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
+pub use crate::etcd::Etcd;
 pub use crate::ports::Port;
 pub use crate::process::{Launch, Process, Signal};
 pub use crate::program::{Program, find_program};
