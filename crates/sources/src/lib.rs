@@ -17,11 +17,13 @@
 //! # }
 //! ```
 
+mod etcd;
 mod file;
 
 use std::future::Future;
 use std::pin::Pin;
 
+pub use etcd::{EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
 pub use file::FileSource;
 
 /// A source's next event, when it comes.

@@ -1,6 +1,5 @@
 //! Files as people, editors and Kubernetes change them.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fs::{self, File};
 use std::io::Write;

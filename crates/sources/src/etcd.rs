@@ -1,0 +1,79 @@
+//! Keys in etcd, read at one revision and followed from there.
+//!
+//! The work is done by a task, so that a connection is watched over whether or not somebody waits for news. It holds
+//! all values in memory and applies changes to them. Whatever it cannot be sure of (a broken or silent connection, a
+//! history that was compacted) ends in reading everything again: that is the one way to recover, and so a tried one.
+
+mod client;
+mod follow;
+mod keys;
+mod link;
+mod message;
+mod trouble;
+mod url;
+
+use tokio::sync::mpsc::{self, Receiver};
+use tokio::task::AbortHandle;
+
+use crate::{Event, Next, RuleSource};
+
+use follow::Follower;
+
+pub use url::{EtcdTls, EtcdUrl, EtcdUrlError};
+
+/// Rules from etcd: one document per key.
+///
+/// Documents are the values of `<prefix>`, of `<prefix>/documents/<name>` and of `<prefix>/rules/<rule_id>`, joined in
+/// this order. Version and stamp are the revision at which they were read or last changed. Needs a Tokio runtime with
+/// input, output and time enabled.
+#[derive(Debug)]
+pub struct EtcdSource {
+    url: EtcdUrl,
+    following: Option<Following>,
+}
+
+impl EtcdSource {
+    /// A source of the keys that `url` names. Nothing is connected yet.
+    pub fn new(url: EtcdUrl) -> Self {
+        Self { url, following: None }
+    }
+
+    async fn wait(&mut self) -> Event {
+        let following = self.following.get_or_insert_with(|| Following::start(self.url.clone()));
+        match following.events.recv().await {
+            Some(event) => event,
+            None => {
+                self.following = None;
+                Event::Failed("following etcd was interrupted; it begins anew by itself".to_owned())
+            }
+        }
+    }
+}
+
+impl RuleSource for EtcdSource {
+    fn next(&mut self) -> Next<'_> {
+        Box::pin(self.wait())
+    }
+}
+
+/// The task at work, ended when this is dropped.
+#[derive(Debug)]
+struct Following {
+    events: Receiver<Event>,
+    task: AbortHandle,
+}
+
+impl Following {
+    fn start(url: EtcdUrl) -> Self {
+        // One event on its way is enough: what changes meanwhile is joined into the next.
+        let (sender, events) = mpsc::channel(1);
+        let task = tokio::spawn(Follower::new(url, sender).run()).abort_handle();
+        Self { events, task }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

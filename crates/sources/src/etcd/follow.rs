@@ -1,0 +1,179 @@
+//! Staying connected, and telling what there is to tell.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::link::Link;
+use super::trouble::{Kind, Trouble};
+use super::url::EtcdUrl;
+use crate::{Event, Snapshot};
+
+/// How long to wait before the first attempt to connect again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long to wait at most.
+const LAST_PAUSE: Duration = Duration::from_secs(3);
+
+/// A connection that has lasted this long was a good one: the next attempt comes soon.
+const LASTING: Duration = Duration::from_secs(10);
+
+/// How often a watch has to show that it is alive. Keep-alive asks the connection; this asks what sits behind it.
+const ASK: Duration = Duration::from_secs(5);
+
+/// How long a watch may be silent although it was asked.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// Nobody listens any more.
+struct Gone;
+
+/// Follows the keys of one URL.
+pub(super) struct Follower {
+    url: EtcdUrl,
+    events: Sender<Event>,
+    /// Which server to ask next.
+    turn: usize,
+    /// The version told last.
+    version: u64,
+    /// The trouble told last, unless documents were told since.
+    told: Option<Trouble>,
+}
+
+impl Follower {
+    pub(super) fn new(url: EtcdUrl, events: Sender<Event>) -> Self {
+        Self { url, events, turn: 0, version: 0, told: None }
+    }
+
+    /// Goes on until nobody listens any more.
+    pub(super) async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let trouble = match self.open_any().await {
+                Ok(link) => {
+                    let opened = Instant::now();
+                    let Ok(trouble) = self.follow(link).await else { return };
+                    if opened.elapsed() >= LASTING {
+                        pause = FIRST_PAUSE;
+                    }
+                    self.turn += 1;
+                    trouble
+                }
+                Err(trouble) => trouble,
+            };
+            if self.tell(trouble).await.is_err() {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Asks one server after the other. If none will do, the most telling reason is returned.
+    async fn open_any(&mut self) -> Result<Link, Trouble> {
+        let count = self.url.addresses.len();
+        let mut worst: Option<Trouble> = None;
+        for _ in 0..count {
+            self.turn %= count;
+            match Link::open(&self.url, &self.url.addresses[self.turn]).await {
+                Ok(link) => return Ok(link),
+                Err(trouble) => {
+                    self.turn += 1;
+                    // What a server says beats that another says nothing.
+                    if worst
+                        .as_ref()
+                        .is_none_or(|worst| worst.kind == Kind::Away && trouble.kind != Kind::Away)
+                    {
+                        worst = Some(trouble);
+                    }
+                }
+            }
+        }
+        Err(worst.unwrap_or_else(|| Trouble::away("there is no etcd to ask; name one".to_owned())))
+    }
+
+    /// Tells the documents, now and after every change, until the connection is lost. A listener who is slow gets
+    /// several changes as one.
+    async fn follow(&mut self, mut link: Link) -> Result<Trouble, Gone> {
+        let mut ask = interval(ASK);
+        ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        let mut news = true;
+        loop {
+            tokio::select! {
+                permit = self.events.reserve(), if news => {
+                    let permit = permit.map_err(|_| Gone)?;
+                    news = false;
+                    match event(&link, &mut self.version, &mut self.told) {
+                        Some(event) => permit.send(event),
+                        None => drop(permit),
+                    }
+                }
+                message = link.hear() => {
+                    heard = Instant::now();
+                    let applied = match message {
+                        Ok(message) => link.apply(message).await,
+                        Err(trouble) => Err(trouble),
+                    };
+                    match applied {
+                        Ok(changed) => news |= changed,
+                        Err(trouble) => return Ok(trouble),
+                    }
+                }
+                _ = ask.tick() => {
+                    if heard.elapsed() > SILENCE {
+                        return Ok(link.silent());
+                    }
+                    link.ask_for_progress();
+                }
+            }
+        }
+    }
+
+    async fn tell(&mut self, trouble: Trouble) -> Result<(), Gone> {
+        if self.told.as_ref().is_some_and(|told| trouble.is_like(told)) {
+            return Ok(());
+        }
+        let event = Event::Failed(trouble.text.clone());
+        self.told = Some(trouble);
+        self.events.send(event).await.map_err(|_| Gone)
+    }
+}
+
+/// What there is to tell about the keys as they are, unless it was told last.
+fn event(link: &Link, version: &mut u64, told: &mut Option<Trouble>) -> Option<Event> {
+    match link.keys().documents() {
+        Ok(documents) => {
+            *version = next_version(*version, link.revision());
+            *told = None;
+            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, documents }))
+        }
+        Err(trouble) if told.as_ref() == Some(&trouble) => None,
+        Err(trouble) => {
+            let event = Event::Failed(trouble.text.clone());
+            *told = Some(trouble);
+            Some(event)
+        }
+    }
+}
+
+/// The revision, as long as that does not go back: a backup that was put back has an old one, and is news all the same.
+fn next_version(last: u64, revision: i64) -> u64 {
+    match u64::try_from(revision) {
+        Ok(revision) if revision >= last => revision,
+        _ => last + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_only_grow() {
+        assert_eq!(
+            [(0, 5), (5, 5), (5, 9), (9, 3), (10, -1)].map(|(last, new)| next_version(last, new)),
+            [5, 5, 9, 10, 11]
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong, with what to do about it.
+
+use std::error::Error;
+
+/// Why there are no documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) kind: Kind,
+    /// For people; names the fix.
+    pub(super) text: String,
+}
+
+/// What kind of trouble it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The servers cannot be reached or do not answer.
+    Away,
+    /// They answer, and refuse.
+    Refused,
+    /// What they hold cannot be used.
+    Data,
+}
+
+impl Trouble {
+    pub(super) fn away(text: String) -> Self {
+        Self { kind: Kind::Away, text }
+    }
+
+    pub(super) fn data(text: String) -> Self {
+        Self { kind: Kind::Data, text }
+    }
+
+    fn refused(text: String) -> Self {
+        Self { kind: Kind::Refused, text }
+    }
+
+    /// Whether telling this after `other` is no news. How a server is away may look different at every try.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self == other || (self.kind == Kind::Away && other.kind == Kind::Away)
+    }
+
+    /// An error of the server at `address`, which was asked for keys that begin with `prefix`.
+    pub(super) fn of(address: &str, prefix: &str, error: &dyn Error) -> Self {
+        Self::said(address, prefix, &chain(error))
+    }
+
+    /// The same by its text, in which etcd's own words are the only thing to go by.
+    pub(super) fn said(address: &str, prefix: &str, text: &str) -> Self {
+        let has = |words: &str| text.contains(words);
+        if has("authentication failed") {
+            Self::refused(format!("etcd at {address} refuses user and password; correct them in the URL"))
+        } else if has("user name is empty") {
+            Self::refused(format!(
+                "etcd at {address} wants to know who asks; write user:password@ before the host in the URL"
+            ))
+        } else if has("authentication is not enabled") {
+            Self::refused(format!(
+                "etcd at {address} knows no users; leave user and password out of the URL, or enable authentication"
+            ))
+        } else if has("permission denied") {
+            Self::refused(format!(
+                "etcd at {address} does not let this user read {prefix}; \
+                 etcdctl role grant-permission ROLE read {prefix} --prefix=true"
+            ))
+        } else if has("message length too large") {
+            super::keys::too_large(prefix)
+        } else {
+            Self::away(format!(
+                "cannot read rules from etcd at {address}: {text}; see that it runs there and answers"
+            ))
+        }
+    }
+}
+
+/// An error and what caused it: the reason is often the last of them.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}
