@@ -8,7 +8,6 @@ use tidegate_server::Addresses;
 
 use crate::sample;
 use crate::settings::Settings;
-use crate::source::RulesSource;
 use crate::store::Store;
 use crate::terminal::{FAINT, STRONG, count, number, safe};
 
@@ -46,7 +45,7 @@ fn store(settings: &Settings) -> String {
 
 fn describe(settings: &Settings, rules: &RuleSet) -> String {
     let source = match &settings.rules {
-        Some(RulesSource::File(path)) => path.display().to_string(),
+        Some(source) => source.to_string(),
         None => "built-in examples (--rules FILE for your own)".to_owned(),
     };
     let mut names: Vec<&str> = rules.rules().take(NAMED).map(|rule| &*rule.id).collect();

@@ -64,8 +64,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Where the rules come from: a file or a folder of files, read again whenever they change [default: a few examples]
-    #[arg(long, value_name = "SOURCE", env = "TIDEGATE_RULES", help_heading = "Limits")]
+    /// Where the rules come from: a file or a folder of files, or etcd://HOST:PORT,…/PREFIX (etcds for TLS); read again
+    /// whenever they change [default: a few examples]
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        env = "TIDEGATE_RULES",
+        hide_env_values = true,
+        help_heading = "Limits"
+    )]
     pub(crate) rules: Option<RulesSource>,
 
     /// A file to keep the last good rules in, to start with when their source is away [default: none]

@@ -99,6 +99,13 @@ fn read(path: &Path) -> Result<RuleSet, Problems> {
 }
 
 fn read_texts(path: &Path) -> Result<Vec<NamedText>, Problem> {
+    if let Some((scheme, _)) = path.to_str().and_then(|text| text.split_once("://"))
+        && !path.exists()
+    {
+        // What follows the scheme may have a password in it.
+        let why = "only `tidegate serve` reads rules from there; give the path of a rule file";
+        return Err(Problem::whole(&format!("{scheme}://\u{2026}"), why.to_owned()));
+    }
     if path.is_dir() { read_folder(path) } else { Ok(vec![read_file(path)?]) }
 }
 

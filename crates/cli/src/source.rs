@@ -1,18 +1,26 @@
 //! Where rules come from, as an option says it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use tidegate_sources::{EtcdUrl, EtcdUrlError};
 
 /// A source of rules this build has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RulesSource {
     /// A file, read again whenever it changes.
     File(PathBuf),
+    /// Keys in etcd, watched.
+    Etcd(Box<EtcdUrl>),
 }
 
 /// Sources that are known, but not to this build.
-const NOT_YET: [(&str, &str); 4] =
-    [("etcd", "etcd"), ("zookeeper", "ZooKeeper"), ("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL")];
+const NOT_YET: [(&str, &str); 3] =
+    [("zookeeper", "ZooKeeper"), ("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL")];
+
+/// What to give instead.
+const KNOWN: &str = "give the path of a rule file, or etcd://HOST:PORT/PREFIX";
 
 impl FromStr for RulesSource {
     type Err = String;
@@ -20,18 +28,31 @@ impl FromStr for RulesSource {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return match text {
-                "" => Err("give the path of a rule file".to_owned()),
+                "" => Err(KNOWN.to_owned()),
                 path => Ok(Self::File(path.into())),
             };
         };
-        if scheme == "file" {
-            return Ok(Self::File(rest.into()));
+        match scheme {
+            "file" => return Ok(Self::File(rest.into())),
+            "etcd" | "etcds" => {
+                let url = text.parse().map_err(|error: EtcdUrlError| error.to_string())?;
+                return Ok(Self::Etcd(Box::new(url)));
+            }
+            _ => {}
         }
         match NOT_YET.iter().find(|(known, _)| *known == scheme) {
-            Some((_, name)) => {
-                Err(format!("this build cannot read rules from {name} yet; give the path of a rule file"))
-            }
-            None => Err(format!("there is no source of rules called {scheme}; give the path of a rule file")),
+            Some((_, name)) => Err(format!("this build cannot read rules from {name} yet; {KNOWN}")),
+            None => Err(format!("there is no source of rules called {scheme}; {KNOWN}")),
+        }
+    }
+}
+
+/// As messages show it: without its password.
+impl fmt::Display for RulesSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Etcd(url) => url.fmt(f),
         }
     }
 }
@@ -46,10 +67,17 @@ mod tests {
             assert!(path.parse::<RulesSource>().is_ok(), "{path}");
         }
         let told = |url: &str| url.parse::<RulesSource>().unwrap_err();
-        assert!(told("etcd://127.0.0.1:2379/rules").contains("from etcd yet"));
+        assert!(told("etcd://127.0.0.1:2379").contains("prefix of the keys is missing"));
         assert!(told("zookeeper://127.0.0.1:2181/rules").contains("from ZooKeeper yet"));
         assert!(told("postgres://localhost/rules").contains("from PostgreSQL yet"));
         assert!(told("consul://x").contains("no source of rules called consul"));
         assert!(told("").contains("path of a rule file"));
+    }
+
+    #[test]
+    fn a_password_is_shown_to_nobody() {
+        let source: RulesSource = "etcds://ann:secret@127.0.0.1/tidegate".parse().unwrap();
+        assert_eq!(source.to_string(), "etcds://127.0.0.1:2379/tidegate");
+        assert!(!format!("{source:?}").contains("secret"));
     }
 }

@@ -6,6 +6,7 @@ mod check_grpc;
 mod client;
 mod config;
 mod drain;
+mod etcd;
 mod examples;
 mod help;
 mod reload;
