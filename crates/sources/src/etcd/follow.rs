@@ -146,7 +146,7 @@ fn event(link: &Link, version: &mut u64, told: &mut Option<Trouble>) -> Option<E
         Ok(documents) => {
             *version = next_version(*version, link.revision());
             *told = None;
-            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, documents }))
+            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, apart: true, documents }))
         }
         Err(trouble) if told.as_ref() == Some(&trouble) => None,
         Err(trouble) => {
