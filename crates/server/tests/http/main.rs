@@ -10,6 +10,7 @@ mod batch;
 mod check;
 mod client;
 mod drain;
+mod etcd;
 mod grpc;
 mod metrics;
 mod openapi;
