@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 15] = [
+const NEEDED: [Needed; 17] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -29,6 +29,11 @@ const NEEDED: [Needed; 15] = [
     // A source of rules; and its client, which tests change the rules with.
     Needed { program: "etcd", package: "etcd-server" },
     Needed { program: "etcdctl", package: "etcd-client" },
+    // Another one. The package has the classes, which tests start by themselves, and one program to tell that it is there;
+    // the service would be in zookeeperd.
+    Needed { program: "zooinspector", package: "zookeeper" },
+    // What runs them.
+    Needed { program: "java", package: "default-jre-headless" },
     // Nodes whose clocks are wrong.
     Needed { program: "faketime", package: "faketime" },
     // The proxies that there are recipes for (deploy/): tests run them with those very files.

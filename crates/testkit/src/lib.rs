@@ -27,6 +27,7 @@ mod sentinel;
 mod start;
 mod tls;
 pub mod wait;
+mod zookeeper;
 
 pub use crate::backend::Backend;
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
@@ -39,3 +40,4 @@ pub use crate::redis::{Redis, RedisOptions};
 pub use crate::reverse_proxy::{Place, ReverseProxy};
 pub use crate::sentinel::{Sentinel, SentinelOptions};
 pub use crate::tls::{Certificates, ClientCertificates};
+pub use crate::zookeeper::Zookeeper;
