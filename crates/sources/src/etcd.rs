@@ -12,9 +12,7 @@ mod message;
 mod trouble;
 mod url;
 
-use tokio::sync::mpsc::{self, Receiver};
-use tokio::task::AbortHandle;
-
+use crate::following::Following;
 use crate::{Event, Next, RuleSource};
 
 use follow::Follower;
@@ -39,8 +37,8 @@ impl EtcdSource {
     }
 
     async fn wait(&mut self) -> Event {
-        let following = self.following.get_or_insert_with(|| Following::start(self.url.clone()));
-        match following.events.recv().await {
+        let start = || Following::start(|events| Follower::new(self.url.clone(), events).run());
+        match self.following.get_or_insert_with(start).next().await {
             Some(event) => event,
             None => {
                 self.following = None;
@@ -53,27 +51,5 @@ impl EtcdSource {
 impl RuleSource for EtcdSource {
     fn next(&mut self) -> Next<'_> {
         Box::pin(self.wait())
-    }
-}
-
-/// The task at work, ended when this is dropped.
-#[derive(Debug)]
-struct Following {
-    events: Receiver<Event>,
-    task: AbortHandle,
-}
-
-impl Following {
-    fn start(url: EtcdUrl) -> Self {
-        // One event on its way is enough: what changes meanwhile is joined into the next.
-        let (sender, events) = mpsc::channel(1);
-        let task = tokio::spawn(Follower::new(url, sender).run()).abort_handle();
-        Self { events, task }
-    }
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

@@ -17,14 +17,19 @@
 //! # }
 //! ```
 
+mod authority;
 mod etcd;
 mod file;
+mod following;
+mod trouble;
+mod zookeeper;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use etcd::{EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
 pub use file::FileSource;
+pub use zookeeper::{ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source's next event, when it comes.
 pub type Next<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;

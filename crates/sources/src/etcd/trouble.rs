@@ -1,44 +1,10 @@
-//! What can go wrong, with what to do about it.
+//! What etcd says when something goes wrong, and what to do about it.
 
 use std::error::Error;
 
-/// Why there are no documents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) kind: Kind,
-    /// For people; names the fix.
-    pub(super) text: String,
-}
-
-/// What kind of trouble it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The servers cannot be reached or do not answer.
-    Away,
-    /// They answer, and refuse.
-    Refused,
-    /// What they hold cannot be used.
-    Data,
-}
+pub(super) use crate::trouble::{Kind, Trouble};
 
 impl Trouble {
-    pub(super) fn away(text: String) -> Self {
-        Self { kind: Kind::Away, text }
-    }
-
-    pub(super) fn data(text: String) -> Self {
-        Self { kind: Kind::Data, text }
-    }
-
-    fn refused(text: String) -> Self {
-        Self { kind: Kind::Refused, text }
-    }
-
-    /// Whether telling this after `other` is no news. How a server is away may look different at every try.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        self == other || (self.kind == Kind::Away && other.kind == Kind::Away)
-    }
-
     /// An error of the server at `address`, which was asked for keys that begin with `prefix`.
     pub(super) fn of(address: &str, prefix: &str, error: &dyn Error) -> Self {
         Self::said(address, prefix, &chain(error))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use percent_encoding::percent_decode_str;
+use crate::authority::{address, decode, login_of};
 
 /// The port that etcd listens on unless told otherwise.
 const PORT: u16 = 2379;
@@ -76,7 +76,7 @@ fn parse(text: &str) -> Result<EtcdUrl, String> {
         Some((login, hosts)) => (Some(login_of(login)?), hosts),
         None => (None, authority),
     };
-    let addresses = hosts.split(',').map(address).collect::<Result<_, _>>()?;
+    let addresses = hosts.split(',').map(|host| address(host, PORT)).collect::<Result<_, _>>()?;
     let prefix = decode(path)?.trim_end_matches('/').to_owned();
     if prefix.is_empty() {
         return Err("the prefix of the keys is missing".to_owned());
@@ -126,51 +126,6 @@ impl fmt::Debug for EtcdUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EtcdUrl({self})")
     }
-}
-
-fn login_of(text: &str) -> Result<(String, String), String> {
-    match text.split_once(':') {
-        Some((user, password)) if !user.is_empty() => Ok((decode(user)?, decode(password)?)),
-        _ => Err("before the `@` there must be user:password".to_owned()),
-    }
-}
-
-fn address(text: &str) -> Result<String, String> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) =
-                rest.split_once(']').ok_or_else(|| format!("`{text}` lacks a closing bracket"))?;
-            (format!("[{host}]"), rest.strip_prefix(':'))
-        }
-        None => match text.rsplit_once(':') {
-            Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (text.to_owned(), None),
-        },
-    };
-    if host.is_empty() {
-        return Err("a host is missing".to_owned());
-    }
-    let bad = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_host = match bare {
-        Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.contains(bad),
-    };
-    if !is_host {
-        return Err(format!("`{host}` is no host; put an IPv6 address in brackets"));
-    }
-    let port = match port {
-        None => PORT,
-        Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-            format!("`{port}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40")
-        })?,
-    };
-    Ok(format!("{host}:{port}"))
-}
-
-fn decode(text: &str) -> Result<String, String> {
-    let text = percent_decode_str(text).decode_utf8().map_err(|_| format!("`{text}` is not UTF-8"))?;
-    Ok(text.into_owned())
 }
 
 #[cfg(test)]

@@ -4,3 +4,4 @@
 
 mod etcd;
 mod file;
+mod zookeeper;

@@ -1,0 +1,191 @@
+//! Staying connected, and telling what there is to tell.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep, sleep_until};
+use zookeeper_client::SessionState;
+
+use super::link::Link;
+use super::trouble::{self, Trouble};
+use super::url::ZookeeperUrl;
+use crate::{Event, Snapshot};
+
+/// How long to wait before the first attempt to open a session again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long to wait at most. A session costs the ensemble two writes.
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A session that has lasted this long was a good one: the next attempt comes soon.
+const LASTING: Duration = Duration::from_secs(10);
+
+/// How long the client may look for another server before that is trouble.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How often everything is read although no watch has fired: nothing is to depend on watches alone.
+const COMPARE: Duration = Duration::from_secs(30);
+
+/// How many times longer than the reading the time between two of them is at least, so that many rules do not keep the
+/// servers busy.
+const REST: u32 = 20;
+
+/// Versions are below this: the integers that a double tells apart.
+const VERSIONS: u64 = 1 << 53;
+
+/// Nobody listens any more.
+struct Gone;
+
+/// Follows the znodes of one URL.
+pub(super) struct Follower {
+    url: ZookeeperUrl,
+    events: Sender<Event>,
+    /// The version told last.
+    version: u64,
+    /// The trouble told last, unless documents were told since.
+    told: Option<Trouble>,
+}
+
+impl Follower {
+    pub(super) fn new(url: ZookeeperUrl, events: Sender<Event>) -> Self {
+        Self { url, events, version: 0, told: None }
+    }
+
+    /// Goes on until nobody listens any more.
+    pub(super) async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let opening = Instant::now();
+            let trouble = match Link::open(&self.url).await {
+                Ok(link) => {
+                    let opened = Instant::now();
+                    let Ok(trouble) = self.follow(link, opened - opening).await else { return };
+                    if opened.elapsed() >= LASTING {
+                        pause = FIRST_PAUSE;
+                    }
+                    trouble
+                }
+                Err(trouble) => trouble,
+            };
+            if self.tell(trouble).await.is_err() {
+                return;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Tells the documents, now and after every change, until the servers are lost. A listener who is slow gets several
+    /// changes as one. `took` is how long reading everything takes.
+    async fn follow(&mut self, mut link: Link, took: Duration) -> Result<Trouble, Gone> {
+        let mut states = link.states();
+        let mut lost = matches!(states.state(), SessionState::Disconnected).then(Instant::now);
+        let mut compare = Instant::now() + rest(took);
+        let mut news = true;
+        loop {
+            let patience = lost.map(|since| since + GRACE);
+            let changed = tokio::select! {
+                permit = self.events.reserve(), if news => {
+                    let permit = permit.map_err(|_| Gone)?;
+                    news = false;
+                    match event(&link, &mut self.version, &mut self.told) {
+                        Some(event) => permit.send(event),
+                        None => drop(permit),
+                    }
+                    continue;
+                }
+                state = states.changed() => match state {
+                    SessionState::Disconnected => {
+                        lost = Some(Instant::now());
+                        continue;
+                    }
+                    state if state.is_terminated() => return Ok(trouble::lost(&self.url)),
+                    // Another server, or the same again: what happened in between may have gone unheard.
+                    _ => {
+                        lost = None;
+                        link.read_again().await
+                    }
+                },
+                () = sleep_until(patience.unwrap_or(compare)), if patience.is_some() => {
+                    return Ok(trouble::lost(&self.url));
+                }
+                fired = link.hear(), if lost.is_none() => link.apply(fired).await,
+                () = sleep_until(compare), if lost.is_none() => {
+                    let begun = Instant::now();
+                    let changed = link.read_again().await;
+                    compare = Instant::now() + rest(begun.elapsed());
+                    changed
+                }
+            };
+            match changed {
+                Ok(changed) => news |= changed,
+                Err(trouble) => return Ok(trouble),
+            }
+        }
+    }
+
+    async fn tell(&mut self, trouble: Trouble) -> Result<(), Gone> {
+        if self.told.as_ref().is_some_and(|told| trouble.is_like(told)) {
+            return if self.events.is_closed() { Err(Gone) } else { Ok(()) };
+        }
+        let event = Event::Failed(trouble.text.clone());
+        self.told = Some(trouble);
+        self.events.send(event).await.map_err(|_| Gone)
+    }
+}
+
+/// What there is to tell about the znodes as they are, unless it was told last.
+fn event(link: &Link, version: &mut u64, told: &mut Option<Trouble>) -> Option<Event> {
+    match link.nodes().documents() {
+        Ok(documents) => {
+            *version = next_version(*version, link.nodes().zxid());
+            *told = None;
+            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, apart: true, documents }))
+        }
+        Err(trouble) if told.as_ref() == Some(&trouble) => None,
+        Err(trouble) => {
+            let event = Event::Failed(trouble.text.clone());
+            *told = Some(trouble);
+            Some(event)
+        }
+    }
+}
+
+/// How long to wait until everything is read again.
+fn rest(took: Duration) -> Duration {
+    COMPARE.max(took * REST)
+}
+
+/// The transaction's id, as long as that does not go back: a backup that was put back has an old one, and is news all the
+/// same.
+///
+/// The high 32 bits of an id count elections. After two million of them it no longer fits: then its low 53 bits count,
+/// and if they are less than the last version, that is counted on.
+fn next_version(last: u64, zxid: i64) -> u64 {
+    match zxid.cast_unsigned() % VERSIONS {
+        zxid if zxid >= last => zxid,
+        _ => (last + 1).min(VERSIONS - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_only_grow_and_stay_below_2_to_the_53() {
+        let last = (1 << 53) - 1;
+        assert_eq!(
+            [(0, 5), (5, 5), (5, 9), (9, 3), (7, (1 << 53) + 8), (7, (1 << 53) + 3), (last, 1 << 53)]
+                .map(|(last, new)| next_version(last, new)),
+            [5, 5, 9, 10, 8, 8, last]
+        );
+        assert_eq!(next_version((1 << 32) + 7, (2 << 32) + 1), (2 << 32) + 1, "a new leader begins anew");
+    }
+
+    #[test]
+    fn many_rules_are_compared_less_often() {
+        assert_eq!(rest(Duration::from_millis(20)), COMPARE);
+        assert_eq!(rest(Duration::from_secs(6)), Duration::from_secs(120));
+    }
+}

@@ -1,0 +1,239 @@
+//! A session in which all znodes have been read, and are watched from there on.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::future::{FutureExt, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::timeout;
+use zookeeper_client::{Client, Error, OneshotWatcher, Stat, StateWatcher};
+
+use super::nodes::Nodes;
+use super::trouble::{self, Trouble};
+use super::url::ZookeeperUrl;
+
+/// How long a server may take to answer one request.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the servers are to keep a session that they do not hear of. A connection is given up after two fifths of it
+/// without a sign of life.
+const SESSION: Duration = Duration::from_secs(10);
+
+/// How many znodes to ask for at once.
+const AT_ONCE: usize = 64;
+
+/// How often to look for changes to what was just read. Somebody who never stops changing it must not keep it from being
+/// told.
+const ROUNDS: usize = 10;
+
+/// All znodes, and how they change.
+pub(super) struct Link {
+    session: Session,
+    nodes: Nodes,
+    watches: Watches,
+}
+
+/// What a watch was set on.
+#[derive(Debug)]
+pub(super) enum Fired {
+    /// The path itself: its data, and whether it is there.
+    Path,
+    /// Which children it has.
+    Children,
+    /// The data of this child.
+    Child(String),
+}
+
+type Watches = FuturesUnordered<Pin<Box<dyn Future<Output = Fired> + Send>>>;
+
+impl Link {
+    /// Reads everything in a new session.
+    pub(super) async fn open(url: &ZookeeperUrl) -> Result<Self, Trouble> {
+        let mut connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
+        if let Some((user, password)) = &url.login {
+            connector = connector.with_auth("digest", format!("{user}:{password}").as_bytes());
+        }
+        let session = match timeout(PATIENCE, connector.connect(&url.servers)).await {
+            Ok(Ok(client)) => Session { url: url.clone(), client },
+            Ok(Err(error)) => return Err(trouble::of(url, &url.path, &error)),
+            Err(_) => return Err(trouble::silent(url)),
+        };
+        let mut link = Self { session, nodes: Nodes::new(&url.path), watches: Watches::new() };
+        link.read_again().await?;
+        Ok(link)
+    }
+
+    pub(super) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// Tells when the connection is lost or found again.
+    pub(super) fn states(&self) -> StateWatcher {
+        self.session.client.state_watcher()
+    }
+
+    /// Waits for a watch to fire. Giving up waiting loses nothing.
+    pub(super) async fn hear(&mut self) -> Fired {
+        match self.watches.next().await {
+            Some(fired) => fired,
+            // There always is a watch, on the path at least.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads what has changed; says whether that changes the documents.
+    pub(super) async fn apply(&mut self, fired: Fired) -> Result<bool, Trouble> {
+        let before = self.nodes.mark();
+        let mut all = vec![fired];
+        self.hear_more(&mut all);
+        self.read(all).await?;
+        self.settle().await?;
+        Ok(self.nodes.mark() != before)
+    }
+
+    /// Reads everything; says whether it differs from what was known.
+    pub(super) async fn read_again(&mut self) -> Result<bool, Trouble> {
+        let before = self.nodes.mark();
+        self.read_all().await?;
+        self.settle().await?;
+        Ok(self.nodes.mark() != before)
+    }
+
+    /// Goes on until nothing has changed while it was read. A watch is heard before any answer that is newer than what it
+    /// tells of, so that the znodes then are as they once were together.
+    async fn settle(&mut self) -> Result<(), Trouble> {
+        for _ in 0..ROUNDS {
+            let mut fired = Vec::new();
+            self.hear_more(&mut fired);
+            if fired.is_empty() {
+                break;
+            }
+            self.read(fired).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds what can be heard without waiting.
+    fn hear_more(&mut self, fired: &mut Vec<Fired>) {
+        while let Some(Some(next)) = self.watches.next().now_or_never() {
+            fired.push(next);
+        }
+    }
+
+    /// Reads what watches have fired for.
+    async fn read(&mut self, fired: Vec<Fired>) -> Result<(), Trouble> {
+        let (mut names, mut listed) = (Vec::new(), false);
+        for one in fired {
+            match one {
+                Fired::Path if !self.nodes.is_there() || !self.read_own().await? => {
+                    return self.read_all().await;
+                }
+                Fired::Path => {}
+                Fired::Children => listed = true,
+                Fired::Child(name) => names.push(name),
+            }
+        }
+        self.read_children(names).await?;
+        if listed && !self.read_list().await? { self.read_all().await } else { Ok(()) }
+    }
+
+    async fn read_all(&mut self) -> Result<(), Trouble> {
+        let session = self.session.clone();
+        let path = &session.url.path;
+        // The server may lag behind the others, even behind what an earlier session has seen.
+        session.ask(path, session.client.sync(path)).await?;
+        self.nodes = Nodes::new(path);
+        // Ended only when the new ones are set: a znode whose last watch is ended is not watched for a moment.
+        let _old = std::mem::take(&mut self.watches);
+        while !(self.read_own().await? && self.read_list().await?) {
+            self.nodes = Nodes::new(path);
+            let (stat, watcher) = session.ask(path, session.client.check_and_watch_stat(path)).await?;
+            if stat.is_none() {
+                self.watch(watcher, Fired::Path);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the path's own data; says whether it is there.
+    async fn read_own(&mut self) -> Result<bool, Trouble> {
+        let path = &self.session.url.path;
+        let answer = self.session.find(path, self.session.client.get_and_watch_data(path)).await?;
+        let Some((data, stat, watcher)) = answer else { return Ok(false) };
+        // Known before they are listed.
+        self.nodes.check_count(usize::try_from(stat.num_children).unwrap_or_default())?;
+        self.nodes.put_own(&data, stat.mzxid)?;
+        self.watch(watcher, Fired::Path);
+        Ok(true)
+    }
+
+    /// Reads which children there are, and those that are new; says whether the path is there.
+    async fn read_list(&mut self) -> Result<bool, Trouble> {
+        let path = &self.session.url.path;
+        let answer = self.session.find(path, self.session.client.get_and_watch_children(path)).await?;
+        let Some((names, stat, watcher)) = answer else { return Ok(false) };
+        let new = self.nodes.list(names, stat.pzxid)?;
+        self.watch(watcher, Fired::Children);
+        self.read_children(new).await?;
+        Ok(true)
+    }
+
+    async fn read_children(&mut self, names: Vec<String>) -> Result<(), Trouble> {
+        for some in names.chunks(AT_ONCE) {
+            let session = &self.session;
+            let answers =
+                join_all(some.iter().map(|name| session.read_child(self.nodes.path_of(name)))).await;
+            for (name, answer) in some.iter().zip(answers) {
+                match answer? {
+                    Some((data, stat, watcher)) => {
+                        self.nodes.put(name, &data, stat.mzxid)?;
+                        self.watch(watcher, Fired::Child(name.clone()));
+                    }
+                    // The watch on the list of children fires, too. Should it be there again by then, it is read as new.
+                    None => self.nodes.delete(name),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, watcher: OneshotWatcher, what: Fired) {
+        // It fires at the end of the session, too, when there is nobody left to ask: asking then tells why.
+        self.watches.push(Box::pin(watcher.changed().map(|_| what)));
+    }
+}
+
+/// Whom to ask, and about what.
+#[derive(Clone)]
+struct Session {
+    url: ZookeeperUrl,
+    client: Client,
+}
+
+impl Session {
+    async fn read_child(&self, path: String) -> Result<Option<(Vec<u8>, Stat, OneshotWatcher)>, Trouble> {
+        self.find(&path, self.client.get_and_watch_data(&path)).await
+    }
+
+    /// Waits for an answer about a znode, but not for ever; nothing if there is no such znode.
+    async fn find<T>(
+        &self,
+        path: &str,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<Option<T>, Trouble> {
+        match timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(Error::NoNode)) => Ok(None),
+            Ok(Err(error)) => Err(trouble::of(&self.url, path, &error)),
+            Err(_) => Err(trouble::silent(&self.url)),
+        }
+    }
+
+    /// The same where there need not be such a znode.
+    async fn ask<T>(&self, path: &str, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+        let answer = self.find(path, answer).await?;
+        answer.ok_or_else(|| trouble::of(&self.url, path, &Error::NoNode))
+    }
+}
