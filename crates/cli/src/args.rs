@@ -62,6 +62,7 @@ Examples:
   tidegate serve
   tidegate serve --rules rules.yaml --max-keys 5000000
   tidegate serve --rules etcd://127.0.0.1:2379/tidegate
+  tidegate serve --rules zookeeper://127.0.0.1:2181/config/ratelimit/rules
   tidegate serve --rules rules.yaml --store redis://127.0.0.1:6379   (one limit for all nodes that do so)
   tidegate serve --http 0.0.0.0:8080 --allow-networks 10.0.0.0/8 --token-file /run/secrets/token
   TIDEGATE_LOG=json tidegate serve --config tidegate.yaml";

@@ -64,8 +64,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Where the rules come from: a file or a folder of files, or etcd://HOST:PORT,…/PREFIX (etcds for TLS); read again
-    /// whenever they change [default: a few examples]
+    /// Where the rules come from: a file or a folder of files, etcd://HOST:PORT,…/PREFIX (etcds for TLS), or
+    /// zookeeper://HOST:PORT,…/PATH; read again whenever they change [default: a few examples]
     #[arg(
         long,
         value_name = "SOURCE",

@@ -9,7 +9,7 @@ use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
 use tidegate_rules::EXAMPLE;
 use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError};
-use tidegate_sources::{EtcdSource, FileSource};
+use tidegate_sources::{EtcdSource, FileSource, ZookeeperSource};
 
 use crate::banner;
 use crate::failure::{Failure, Outcome};
@@ -43,6 +43,7 @@ async fn serve(settings: &Settings) -> Outcome {
         None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
         Some(RulesSource::File(path)) => RulesFeed::watch(FileSource::new(path)),
         Some(RulesSource::Etcd(url)) => RulesFeed::watch(EtcdSource::new((**url).clone())),
+        Some(RulesSource::Zookeeper(url)) => RulesFeed::watch(ZookeeperSource::new((**url).clone())),
     };
     let config = Config { store: shared_store(settings)?, ..settings.config.clone() };
     let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;

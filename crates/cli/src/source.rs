@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use tidegate_sources::{EtcdUrl, EtcdUrlError};
+use tidegate_sources::{EtcdUrl, EtcdUrlError, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source of rules this build has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,14 +13,15 @@ pub(crate) enum RulesSource {
     File(PathBuf),
     /// Keys in etcd, watched.
     Etcd(Box<EtcdUrl>),
+    /// Znodes in ZooKeeper, watched.
+    Zookeeper(Box<ZookeeperUrl>),
 }
 
 /// Sources that are known, but not to this build.
-const NOT_YET: [(&str, &str); 3] =
-    [("zookeeper", "ZooKeeper"), ("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL")];
+const NOT_YET: [(&str, &str); 2] = [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL")];
 
 /// What to give instead.
-const KNOWN: &str = "give the path of a rule file, or etcd://HOST:PORT/PREFIX";
+const KNOWN: &str = "give the path of a rule file, etcd://HOST:PORT/PREFIX or zookeeper://HOST:PORT/PATH";
 
 impl FromStr for RulesSource {
     type Err = String;
@@ -38,6 +39,10 @@ impl FromStr for RulesSource {
                 let url = text.parse().map_err(|error: EtcdUrlError| error.to_string())?;
                 return Ok(Self::Etcd(Box::new(url)));
             }
+            "zookeeper" => {
+                let url = text.parse().map_err(|error: ZookeeperUrlError| error.to_string())?;
+                return Ok(Self::Zookeeper(Box::new(url)));
+            }
             _ => {}
         }
         match NOT_YET.iter().find(|(known, _)| *known == scheme) {
@@ -53,6 +58,7 @@ impl fmt::Display for RulesSource {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::Etcd(url) => url.fmt(f),
+            Self::Zookeeper(url) => url.fmt(f),
         }
     }
 }
@@ -68,7 +74,7 @@ mod tests {
         }
         let told = |url: &str| url.parse::<RulesSource>().unwrap_err();
         assert!(told("etcd://127.0.0.1:2379").contains("prefix of the keys is missing"));
-        assert!(told("zookeeper://127.0.0.1:2181/rules").contains("from ZooKeeper yet"));
+        assert!(told("zookeeper://127.0.0.1:2181").contains("path of the rules is missing"));
         assert!(told("postgres://localhost/rules").contains("from PostgreSQL yet"));
         assert!(told("consul://x").contains("no source of rules called consul"));
         assert!(told("").contains("path of a rule file"));
@@ -76,8 +82,13 @@ mod tests {
 
     #[test]
     fn a_password_is_shown_to_nobody() {
-        let source: RulesSource = "etcds://ann:secret@127.0.0.1/tidegate".parse().unwrap();
-        assert_eq!(source.to_string(), "etcds://127.0.0.1:2379/tidegate");
-        assert!(!format!("{source:?}").contains("secret"));
+        for (url, shown) in [
+            ("etcds://ann:secret@127.0.0.1/tidegate", "etcds://127.0.0.1:2379/tidegate"),
+            ("zookeeper://ann:secret@127.0.0.1/tidegate", "zookeeper://127.0.0.1:2181/tidegate"),
+        ] {
+            let source: RulesSource = url.parse().unwrap();
+            assert_eq!(source.to_string(), shown);
+            assert!(!format!("{source:?}").contains("secret"));
+        }
     }
 }

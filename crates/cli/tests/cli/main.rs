@@ -15,3 +15,4 @@ mod serve;
 mod shared_store;
 mod simulate;
 mod support;
+mod zookeeper;

@@ -143,7 +143,11 @@ fn bad_rules_are_all_shown() {
 fn what_this_build_does_not_have_is_said() {
     for (option, value, text) in [
         ("--rules", "etcd://127.0.0.1:2379", "the prefix of the keys is missing; write it as etcd://"),
-        ("--rules", "zookeeper://127.0.0.1:2181/rules", "this build cannot read rules from ZooKeeper yet"),
+        (
+            "--rules",
+            "zookeeper://127.0.0.1:2181",
+            "the path of the rules is missing; write it as zookeeper://",
+        ),
         ("--rules", "postgres://localhost/rules", "this build cannot read rules from PostgreSQL yet"),
         ("--store", "redis:/127.0.0.1:6379", "there is no `://` in it; write it as redis://127.0.0.1:6379"),
         ("--store", "disk:/tmp", "this is no store; use memory:, redis://127.0.0.1:6379"),
