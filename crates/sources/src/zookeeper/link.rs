@@ -237,3 +237,32 @@ impl Session {
         answer.ok_or_else(|| trouble::of(&self.url, path, &Error::NoNode))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_testkit::Zookeeper;
+
+    use super::*;
+
+    /// The safety net: what is compared every now and then does not depend on watches, and sets them again.
+    #[tokio::test]
+    async fn what_no_watch_has_told_is_found_by_comparing() {
+        let zookeeper = Zookeeper::start();
+        zookeeper.put("/t/a", "one");
+        let url = format!("zookeeper://{}/t", zookeeper.address()).parse().unwrap();
+        let mut link = Link::open(&url).await.unwrap();
+        assert_eq!(link.read_again().await, Ok(false));
+        let text = |link: &Link| link.nodes().documents().unwrap()[0].text.clone();
+
+        link.watches = Watches::new();
+        zookeeper.put("/t/a", "two");
+        assert_eq!((link.read_again().await, text(&link)), (Ok(true), "two".to_owned()));
+        assert_eq!(link.read_again().await, Ok(false));
+
+        zookeeper.put("/t/a", "three");
+        while text(&link) != "three" {
+            let fired = timeout(PATIENCE, link.hear()).await.expect("a watch fires");
+            link.apply(fired).await.unwrap();
+        }
+    }
+}
