@@ -13,7 +13,7 @@ mod trouble;
 mod url;
 
 use crate::following::Following;
-use crate::{Event, Next, RuleSource};
+use crate::{Next, RuleSource};
 
 use follow::Follower;
 
@@ -35,21 +35,13 @@ impl EtcdSource {
     pub fn new(url: EtcdUrl) -> Self {
         Self { url, following: None }
     }
-
-    async fn wait(&mut self) -> Event {
-        let start = || Following::start(|events| Follower::new(self.url.clone(), events).run());
-        match self.following.get_or_insert_with(start).next().await {
-            Some(event) => event,
-            None => {
-                self.following = None;
-                Event::Failed("following etcd was interrupted; it begins anew by itself".to_owned())
-            }
-        }
-    }
 }
 
 impl RuleSource for EtcdSource {
     fn next(&mut self) -> Next<'_> {
-        Box::pin(self.wait())
+        let url = &self.url;
+        Box::pin(Following::next(&mut self.following, "etcd", |teller| {
+            Follower::new(url.clone(), teller).run()
+        }))
     }
 }

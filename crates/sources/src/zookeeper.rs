@@ -12,7 +12,7 @@ mod trouble;
 mod url;
 
 use crate::following::Following;
-use crate::{Event, Next, RuleSource};
+use crate::{Next, RuleSource};
 
 use follow::Follower;
 
@@ -34,21 +34,13 @@ impl ZookeeperSource {
     pub fn new(url: ZookeeperUrl) -> Self {
         Self { url, following: None }
     }
-
-    async fn wait(&mut self) -> Event {
-        let start = || Following::start(|events| Follower::new(self.url.clone(), events).run());
-        match self.following.get_or_insert_with(start).next().await {
-            Some(event) => event,
-            None => {
-                self.following = None;
-                Event::Failed("following ZooKeeper was interrupted; it begins anew by itself".to_owned())
-            }
-        }
-    }
 }
 
 impl RuleSource for ZookeeperSource {
     fn next(&mut self) -> Next<'_> {
-        Box::pin(self.wait())
+        let url = &self.url;
+        Box::pin(Following::next(&mut self.following, "ZooKeeper", |teller| {
+            Follower::new(url.clone(), teller).run()
+        }))
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::link::Link;
 use super::trouble::{Kind, Trouble};
 use super::url::EtcdUrl;
-use crate::{Event, Snapshot};
+use crate::following::{Gone, Teller};
 
 /// How long to wait before the first attempt to connect again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -25,24 +24,17 @@ const ASK: Duration = Duration::from_secs(5);
 /// How long a watch may be silent although it was asked.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Nobody listens any more.
-struct Gone;
-
 /// Follows the keys of one URL.
 pub(super) struct Follower {
     url: EtcdUrl,
-    events: Sender<Event>,
+    teller: Teller,
     /// Which server to ask next.
     turn: usize,
-    /// The version told last.
-    version: u64,
-    /// The trouble told last, unless documents were told since.
-    told: Option<Trouble>,
 }
 
 impl Follower {
-    pub(super) fn new(url: EtcdUrl, events: Sender<Event>) -> Self {
-        Self { url, events, turn: 0, version: 0, told: None }
+    pub(super) fn new(url: EtcdUrl, teller: Teller) -> Self {
+        Self { url, teller, turn: 0 }
     }
 
     /// Goes on until nobody listens any more.
@@ -61,7 +53,7 @@ impl Follower {
                 }
                 Err(trouble) => trouble,
             };
-            if self.tell(trouble).await.is_err() {
+            if self.teller.trouble(trouble).await.is_err() {
                 return;
             }
             sleep(pause).await;
@@ -101,13 +93,11 @@ impl Follower {
         let mut news = true;
         loop {
             tokio::select! {
-                permit = self.events.reserve(), if news => {
-                    let permit = permit.map_err(|_| Gone)?;
+                room = self.teller.room(), if news => {
+                    room?;
                     news = false;
-                    match event(&link, &mut self.version, &mut self.told) {
-                        Some(event) => permit.send(event),
-                        None => drop(permit),
-                    }
+                    let (documents, revision) = (link.keys().documents(), link.revision());
+                    self.teller.news(documents, |last| next_version(last, revision)).await?;
                 }
                 message = link.hear() => {
                     heard = Instant::now();
@@ -127,32 +117,6 @@ impl Follower {
                     link.ask_for_progress();
                 }
             }
-        }
-    }
-
-    async fn tell(&mut self, trouble: Trouble) -> Result<(), Gone> {
-        if self.told.as_ref().is_some_and(|told| trouble.is_like(told)) {
-            return Ok(());
-        }
-        let event = Event::Failed(trouble.text.clone());
-        self.told = Some(trouble);
-        self.events.send(event).await.map_err(|_| Gone)
-    }
-}
-
-/// What there is to tell about the keys as they are, unless it was told last.
-fn event(link: &Link, version: &mut u64, told: &mut Option<Trouble>) -> Option<Event> {
-    match link.keys().documents() {
-        Ok(documents) => {
-            *version = next_version(*version, link.revision());
-            *told = None;
-            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, apart: true, documents }))
-        }
-        Err(trouble) if told.as_ref() == Some(&trouble) => None,
-        Err(trouble) => {
-            let event = Event::Failed(trouble.text.clone());
-            *told = Some(trouble);
-            Some(event)
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::SessionState;
 
 use super::link::Link;
 use super::trouble::{self, Trouble};
 use super::url::ZookeeperUrl;
-use crate::{Event, Snapshot};
+use crate::following::{Gone, Teller};
 
 /// How long to wait before the first attempt to open a session again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -33,22 +32,15 @@ const REST: u32 = 20;
 /// Versions are below this: the integers that a double tells apart.
 const VERSIONS: u64 = 1 << 53;
 
-/// Nobody listens any more.
-struct Gone;
-
 /// Follows the znodes of one URL.
 pub(super) struct Follower {
     url: ZookeeperUrl,
-    events: Sender<Event>,
-    /// The version told last.
-    version: u64,
-    /// The trouble told last, unless documents were told since.
-    told: Option<Trouble>,
+    teller: Teller,
 }
 
 impl Follower {
-    pub(super) fn new(url: ZookeeperUrl, events: Sender<Event>) -> Self {
-        Self { url, events, version: 0, told: None }
+    pub(super) fn new(url: ZookeeperUrl, teller: Teller) -> Self {
+        Self { url, teller }
     }
 
     /// Goes on until nobody listens any more.
@@ -67,7 +59,7 @@ impl Follower {
                 }
                 Err(trouble) => trouble,
             };
-            if self.tell(trouble).await.is_err() {
+            if self.teller.trouble(trouble).await.is_err() {
                 return;
             }
             sleep(pause).await;
@@ -85,13 +77,11 @@ impl Follower {
         loop {
             let patience = lost.map(|since| since + GRACE);
             let changed = tokio::select! {
-                permit = self.events.reserve(), if news => {
-                    let permit = permit.map_err(|_| Gone)?;
+                room = self.teller.room(), if news => {
+                    room?;
                     news = false;
-                    match event(&link, &mut self.version, &mut self.told) {
-                        Some(event) => permit.send(event),
-                        None => drop(permit),
-                    }
+                    let (documents, zxid) = (link.nodes().documents(), link.nodes().zxid());
+                    self.teller.news(documents, |last| next_version(last, zxid)).await?;
                     continue;
                 }
                 state = states.changed() => match state {
@@ -121,32 +111,6 @@ impl Follower {
                 Ok(changed) => news |= changed,
                 Err(trouble) => return Ok(trouble),
             }
-        }
-    }
-
-    async fn tell(&mut self, trouble: Trouble) -> Result<(), Gone> {
-        if self.told.as_ref().is_some_and(|told| trouble.is_like(told)) {
-            return if self.events.is_closed() { Err(Gone) } else { Ok(()) };
-        }
-        let event = Event::Failed(trouble.text.clone());
-        self.told = Some(trouble);
-        self.events.send(event).await.map_err(|_| Gone)
-    }
-}
-
-/// What there is to tell about the znodes as they are, unless it was told last.
-fn event(link: &Link, version: &mut u64, told: &mut Option<Trouble>) -> Option<Event> {
-    match link.nodes().documents() {
-        Ok(documents) => {
-            *version = next_version(*version, link.nodes().zxid());
-            *told = None;
-            Some(Event::Loaded(Snapshot { version: *version, stamp: *version, apart: true, documents }))
-        }
-        Err(trouble) if told.as_ref() == Some(&trouble) => None,
-        Err(trouble) => {
-            let event = Event::Failed(trouble.text.clone());
-            *told = Some(trouble);
-            Some(event)
         }
     }
 }

@@ -1,68 +1,25 @@
 //! Keys in a real etcd, which crashes, hangs and forgets.
 
-use std::time::Duration;
-
-use tidegate_sources::{EtcdSource, Event, RuleSource, Snapshot};
+use tidegate_sources::{EtcdSource, Event};
 use tidegate_testkit::{Certificates, Etcd, Port};
 use tokio::time::timeout;
 
-/// Noticing a hang takes its time, and so does a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::scene::{DEADLINE, Scene, names, texts};
 
-/// A source, and what it has told so far.
-struct Scene {
-    source: EtcdSource,
-    version: u64,
+fn open(url: &str) -> Scene {
+    Scene::new(EtcdSource::new(url.parse().unwrap()))
 }
 
-impl Scene {
-    fn new(url: &str) -> Self {
-        Self { source: EtcdSource::new(url.parse().unwrap()), version: 0 }
-    }
-
-    /// A source that reads `t` in an etcd in which `t/rules/a` is `one`.
-    async fn with_one(etcd: &Etcd) -> Self {
-        etcd.put("t/rules/a", "one");
-        let mut scene = Self::new(&url(etcd));
-        assert_eq!(texts(&scene.loaded().await), ["one"]);
-        scene
-    }
-
-    async fn next(&mut self) -> Event {
-        let event = timeout(DEADLINE, self.source.next()).await.expect("an event before the deadline");
-        if let Event::Loaded(snapshot) = &event {
-            assert!(snapshot.version >= self.version, "{} < {}", snapshot.version, self.version);
-            assert_eq!(snapshot.stamp, snapshot.version);
-            self.version = snapshot.version;
-        }
-        event
-    }
-
-    async fn loaded(&mut self) -> Snapshot {
-        match self.next().await {
-            Event::Loaded(snapshot) => snapshot,
-            Event::Failed(why) => panic!("failed: {why}"),
-        }
-    }
-
-    async fn failed(&mut self) -> String {
-        match self.next().await {
-            Event::Failed(why) => why,
-            Event::Loaded(snapshot) => panic!("loaded: {snapshot:?}"),
-        }
-    }
+/// A source that reads `t` in an etcd in which `t/rules/a` is `one`.
+async fn with_one(etcd: &Etcd) -> Scene {
+    etcd.put("t/rules/a", "one");
+    let mut scene = open(&url(etcd));
+    assert_eq!(texts(&scene.loaded().await), ["one"]);
+    scene
 }
 
 fn url(etcd: &Etcd) -> String {
     format!("etcd://{}/t", etcd.address())
-}
-
-fn texts(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.text).collect()
-}
-
-fn names(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.name).collect()
 }
 
 #[tokio::test]
@@ -73,7 +30,7 @@ async fn all_documents_are_told_at_once_and_after_every_change() {
     {
         etcd.put(key, value);
     }
-    let mut scene = Scene::new(&url(&etcd));
+    let mut scene = open(&url(&etcd));
     let first = scene.loaded().await;
     assert_eq!(names(&first), ["t", "t/documents/main", "t/rules/a", "t/rules/b"]);
     assert_eq!(texts(&first), ["1", "2", "3", "4"]);
@@ -94,7 +51,7 @@ async fn all_documents_are_told_at_once_and_after_every_change() {
 #[tokio::test]
 async fn what_changes_together_is_told_together() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     etcd.control(&["txn"], "\nput t/rules/a two\nput t/rules/b three\nput t four\n\n\n");
     assert_eq!(texts(&scene.loaded().await), ["four", "two", "three"]);
 }
@@ -107,14 +64,14 @@ async fn many_keys_are_read_in_parts() {
         let puts: String = some.iter().map(|key| format!("put {key} 1\n")).collect();
         etcd.control(&["txn"], format!("\n{puts}\n\n"));
     }
-    assert_eq!(names(&Scene::new(&url(&etcd)).loaded().await), keys);
+    assert_eq!(names(&open(&url(&etcd)).loaded().await), keys);
 }
 
 /// Whoever waits for several things at once drops the future again and again.
 #[tokio::test]
 async fn giving_up_waiting_loses_nothing() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     for text in ["two", "three"] {
         etcd.put("t/rules/a", text);
         let event = timeout(DEADLINE, async {
@@ -135,7 +92,7 @@ async fn giving_up_waiting_loses_nothing() {
 #[tokio::test]
 async fn a_slow_listener_ends_with_the_latest() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     for count in 0..20 {
         etcd.put("t/rules/a", count.to_string());
     }
@@ -149,7 +106,7 @@ async fn a_slow_listener_ends_with_the_latest() {
 #[tokio::test]
 async fn a_crash_is_told_once_and_what_changed_meanwhile_is_found() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     etcd.kill();
     let why = scene.failed().await;
     assert!(why.contains(&etcd.address().to_string()) && why.contains("see that it runs"), "{why}");
@@ -170,7 +127,7 @@ async fn a_crash_is_told_once_and_what_changed_meanwhile_is_found() {
 #[tokio::test]
 async fn a_hang_is_noticed_and_survived() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     etcd.pause();
     let why = scene.failed().await;
     assert!(why.contains("see that it runs"), "{why}");
@@ -185,7 +142,7 @@ async fn forgotten_history_is_no_hindrance() {
     let etcd = Etcd::start();
     let proxy = tidegate_testkit::Proxy::start(etcd.address());
     etcd.put("t/rules/a", "one");
-    let mut scene = Scene::new(&format!("etcd://{}/t", proxy.address()));
+    let mut scene = open(&format!("etcd://{}/t", proxy.address()));
     assert_eq!(texts(&scene.loaded().await), ["one"]);
     proxy.cut();
     scene.failed().await;
@@ -204,14 +161,14 @@ async fn another_server_takes_over() {
     let etcd = Etcd::start();
     etcd.put("t/rules/a", "one");
     let nobody = Port::claim();
-    let mut scene = Scene::new(&format!("etcd://{},{}/t", nobody.address(), etcd.address()));
+    let mut scene = open(&format!("etcd://{},{}/t", nobody.address(), etcd.address()));
     assert_eq!(texts(&scene.loaded().await), ["one"]);
 }
 
 #[tokio::test]
 async fn what_is_no_document_is_named_until_it_is_mended() {
     let etcd = Etcd::start();
-    let mut scene = Scene::with_one(&etcd).await;
+    let mut scene = with_one(&etcd).await;
     etcd.put("t/rules/b", b"limit: \xff");
     let why = scene.failed().await;
     assert!(why.contains("t/rules/b:1:8") && why.contains("not UTF-8"), "{why}");
@@ -222,7 +179,7 @@ async fn what_is_no_document_is_named_until_it_is_mended() {
     etcd.put("t/rules/a", "two");
     etcd.put("t/rules/b", "three");
     assert_eq!(texts(&scene.loaded().await), ["two", "three"]);
-    let mut late = Scene::new(&url(&etcd));
+    let mut late = open(&url(&etcd));
     etcd.put("t/rules/b", b"\xff");
     assert!(late.failed().await.contains("not UTF-8"), "found at the start, too");
 }
@@ -230,7 +187,7 @@ async fn what_is_no_document_is_named_until_it_is_mended() {
 #[tokio::test]
 async fn nothing_there_is_told_until_something_is() {
     let etcd = Etcd::start();
-    let mut scene = Scene::new(&url(&etcd));
+    let mut scene = open(&url(&etcd));
     let why = scene.failed().await;
     assert!(why.contains("no rules under t") && why.contains("etcdctl put t/rules/ID"), "{why}");
     etcd.put("t/rules/a", "one");
@@ -240,9 +197,9 @@ async fn nothing_there_is_told_until_something_is() {
 #[tokio::test]
 async fn a_wrong_address_is_named() {
     let nobody = Port::claim();
-    let why = Scene::new(&format!("etcd://{}/t", nobody.address())).failed().await;
+    let why = open(&format!("etcd://{}/t", nobody.address())).failed().await;
     assert!(why.contains(&nobody.address().to_string()) && why.contains("refused"), "{why}");
-    let why = Scene::new("etcd://no-such-host.invalid/t").failed().await;
+    let why = open("etcd://no-such-host.invalid/t").failed().await;
     assert!(why.contains("no-such-host.invalid:2379") && why.contains("see that it runs"), "{why}");
 }
 
@@ -250,7 +207,7 @@ async fn a_wrong_address_is_named() {
 async fn users_passwords_and_permissions() {
     let etcd = Etcd::start();
     etcd.put("t/rules/a", "one");
-    let with = |login: &str| Scene::new(&format!("etcd://{login}{}/t", etcd.address()));
+    let with = |login: &str| open(&format!("etcd://{login}{}/t", etcd.address()));
     let why = with("ann:secret@").failed().await;
     assert!(why.contains("knows no users"), "{why}");
 
@@ -288,7 +245,7 @@ async fn tls_with_certificates() {
     let (ca, cert, key) =
         (certificates.authority(), certificates.client_certificate(), certificates.client_key());
     let ours = format!("ca={}&cert={}&key={}", ca.display(), cert.display(), key.display());
-    let with = |query: &str| Scene::new(&format!("etcds://{}/t?{query}", etcd.address()));
+    let with = |query: &str| open(&format!("etcds://{}/t?{query}", etcd.address()));
     let mut scene = with(&ours);
     assert_eq!(texts(&scene.loaded().await), ["one"]);
     etcd.put("t/rules/a", "two");

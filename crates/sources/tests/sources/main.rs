@@ -4,4 +4,5 @@
 
 mod etcd;
 mod file;
+mod scene;
 mod zookeeper;

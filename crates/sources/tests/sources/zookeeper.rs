@@ -1,69 +1,25 @@
 //! Znodes in a real ZooKeeper, which crashes and hangs.
 
-use std::time::Duration;
-
-use tidegate_sources::{Event, RuleSource, Snapshot, ZookeeperSource};
+use tidegate_sources::{Event, ZookeeperSource};
 use tidegate_testkit::{Port, Proxy, Zookeeper};
 use tokio::time::timeout;
 
-/// Noticing a hang takes its time, and so does a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::scene::{DEADLINE, Scene, names, texts};
 
-/// A source, and what it has told so far.
-struct Scene {
-    source: ZookeeperSource,
-    version: u64,
+fn open(url: &str) -> Scene {
+    Scene::new(ZookeeperSource::new(url.parse().unwrap()))
 }
 
-impl Scene {
-    fn new(url: &str) -> Self {
-        Self { source: ZookeeperSource::new(url.parse().unwrap()), version: 0 }
-    }
-
-    /// A source that reads `/t/rules` in a ZooKeeper in which `/t/rules/a` is `one`.
-    async fn with_one(zookeeper: &Zookeeper) -> Self {
-        zookeeper.put("/t/rules/a", "one");
-        let mut scene = Self::new(&url(zookeeper));
-        assert_eq!(texts(&scene.loaded().await), ["one"]);
-        scene
-    }
-
-    async fn next(&mut self) -> Event {
-        let event = timeout(DEADLINE, self.source.next()).await.expect("an event before the deadline");
-        if let Event::Loaded(snapshot) = &event {
-            assert!(snapshot.version >= self.version, "{} < {}", snapshot.version, self.version);
-            assert_eq!(snapshot.stamp, snapshot.version);
-            assert!(snapshot.apart);
-            self.version = snapshot.version;
-        }
-        event
-    }
-
-    async fn loaded(&mut self) -> Snapshot {
-        match self.next().await {
-            Event::Loaded(snapshot) => snapshot,
-            Event::Failed(why) => panic!("failed: {why}"),
-        }
-    }
-
-    async fn failed(&mut self) -> String {
-        match self.next().await {
-            Event::Failed(why) => why,
-            Event::Loaded(snapshot) => panic!("loaded: {snapshot:?}"),
-        }
-    }
+/// A source that reads `/t/rules` in a ZooKeeper in which `/t/rules/a` is `one`.
+async fn with_one(zookeeper: &Zookeeper) -> Scene {
+    zookeeper.put("/t/rules/a", "one");
+    let mut scene = open(&url(zookeeper));
+    assert_eq!(texts(&scene.loaded().await), ["one"]);
+    scene
 }
 
 fn url(zookeeper: &Zookeeper) -> String {
     format!("zookeeper://{}/t/rules", zookeeper.address())
-}
-
-fn texts(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.text).collect()
-}
-
-fn names(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.name).collect()
 }
 
 #[tokio::test]
@@ -72,7 +28,7 @@ async fn all_documents_are_told_at_once_and_after_every_change() {
     for (path, data) in [("/t/rules/b", "3"), ("/t/rules/a", "2"), ("/t/rules", "1"), ("/t/other", "x")] {
         zookeeper.put(path, data);
     }
-    let mut scene = Scene::new(&url(&zookeeper));
+    let mut scene = open(&url(&zookeeper));
     let first = scene.loaded().await;
     assert_eq!(names(&first), ["/t/rules", "/t/rules/a", "/t/rules/b"]);
     assert_eq!(texts(&first), ["1", "2", "3"]);
@@ -104,7 +60,7 @@ async fn many_znodes_are_read() {
     for path in &paths {
         zookeeper.put(path, "1");
     }
-    let mut scene = Scene::new(&url(&zookeeper));
+    let mut scene = open(&url(&zookeeper));
     assert_eq!(names(&scene.loaded().await), paths);
     // What nobody waited for is told as it is in the end.
     for count in 2..20 {
@@ -117,7 +73,7 @@ async fn many_znodes_are_read() {
 #[tokio::test]
 async fn giving_up_waiting_loses_nothing() {
     let zookeeper = Zookeeper::start();
-    let mut scene = Scene::with_one(&zookeeper).await;
+    let mut scene = with_one(&zookeeper).await;
     for text in ["two", "three"] {
         zookeeper.put("/t/rules/a", text);
         let event = timeout(DEADLINE, async {
@@ -137,7 +93,7 @@ async fn giving_up_waiting_loses_nothing() {
 #[tokio::test]
 async fn a_crash_is_told_once_and_what_changed_meanwhile_is_found() {
     let zookeeper = Zookeeper::start();
-    let mut scene = Scene::with_one(&zookeeper).await;
+    let mut scene = with_one(&zookeeper).await;
     zookeeper.kill();
     let why = scene.failed().await;
     assert!(why.contains(&zookeeper.address().to_string()) && why.contains("see that it runs"), "{why}");
@@ -157,7 +113,7 @@ async fn a_crash_is_told_once_and_what_changed_meanwhile_is_found() {
 #[tokio::test]
 async fn a_hang_is_noticed_and_survived() {
     let zookeeper = Zookeeper::start();
-    let mut scene = Scene::with_one(&zookeeper).await;
+    let mut scene = with_one(&zookeeper).await;
     zookeeper.pause();
     let why = scene.failed().await;
     assert!(why.contains("see that it runs"), "{why}");
@@ -174,7 +130,7 @@ async fn what_changed_behind_a_broken_line_is_found() {
     let proxy = Proxy::start(zookeeper.address());
     zookeeper.put("/t/rules/a", "one");
     zookeeper.put("/t/rules/b", "one");
-    let mut scene = Scene::new(&format!("zookeeper://{}/t/rules", proxy.address()));
+    let mut scene = open(&format!("zookeeper://{}/t/rules", proxy.address()));
     assert_eq!(texts(&scene.loaded().await), ["one", "one"]);
     proxy.cut();
     scene.failed().await;
@@ -194,7 +150,7 @@ async fn another_server_takes_over() {
     zookeeper.put("/t/rules/a", "one");
     let (nobody, ways) = (Port::claim(), [(); 2].map(|()| Proxy::start(zookeeper.address())));
     let servers = format!("{},{},{}", nobody.address(), ways[0].address(), ways[1].address());
-    let mut scene = Scene::new(&format!("zookeeper://{servers}/t/rules"));
+    let mut scene = open(&format!("zookeeper://{servers}/t/rules"));
     assert_eq!(texts(&scene.loaded().await), ["one"]);
     // One of them is the one in use.
     for (way, text) in ways.iter().zip(["two", "three"]) {
@@ -208,7 +164,7 @@ async fn another_server_takes_over() {
 #[tokio::test]
 async fn what_is_no_document_is_named_until_it_is_mended() {
     let zookeeper = Zookeeper::start();
-    let mut scene = Scene::with_one(&zookeeper).await;
+    let mut scene = with_one(&zookeeper).await;
     zookeeper.put("/t/rules/b", b"limit: \xff");
     let why = scene.failed().await;
     assert!(why.contains("/t/rules/b:1:8") && why.contains("not UTF-8"), "{why}");
@@ -224,7 +180,7 @@ async fn what_is_no_document_is_named_until_it_is_mended() {
 #[tokio::test]
 async fn a_missing_path_is_told_until_it_is_there() {
     let zookeeper = Zookeeper::start();
-    let mut scene = Scene::new(&url(&zookeeper));
+    let mut scene = open(&url(&zookeeper));
     let why = scene.failed().await;
     assert!(why.contains("no znode /t/rules") && why.contains("create it"), "{why}");
     zookeeper.put("/t/rules", "one");
@@ -238,9 +194,9 @@ async fn a_missing_path_is_told_until_it_is_there() {
 #[tokio::test]
 async fn a_wrong_address_is_named() {
     let nobody = Port::claim();
-    let why = Scene::new(&format!("zookeeper://{}/t", nobody.address())).failed().await;
+    let why = open(&format!("zookeeper://{}/t", nobody.address())).failed().await;
     assert!(why.contains(&nobody.address().to_string()) && why.contains("see that it runs"), "{why}");
-    let why = Scene::new("zookeeper://no-such-host.invalid/t").failed().await;
+    let why = open("zookeeper://no-such-host.invalid/t").failed().await;
     assert!(why.contains("no-such-host.invalid:2181") && why.contains("see that it runs"), "{why}");
 }
 
@@ -249,7 +205,7 @@ async fn users_and_passwords() {
     let zookeeper = Zookeeper::start();
     zookeeper.put("/t/rules", "");
     zookeeper.put_as(Some("ann:secret"), "/t/rules/a", "one");
-    let with = |login: &str| Scene::new(&format!("zookeeper://{login}{}/t/rules", zookeeper.address()));
+    let with = |login: &str| open(&format!("zookeeper://{login}{}/t/rules", zookeeper.address()));
     let why = with("").failed().await;
     assert!(why.contains("everybody read /t/rules/a") && why.contains("user:password@"), "{why}");
     let mut wrong = with("ann:wrong@");
