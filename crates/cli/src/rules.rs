@@ -8,10 +8,16 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use tidegate_core::RuleSet;
 use tidegate_rules::{Problem, Problems, Source, decode, json_schema};
-use tidegate_sources::{Event, FileSource, NamedText, RuleSource};
+use tidegate_sources::{Event, FileSource, RuleSource};
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal::{BAD, FAINT, GOOD, count, safe, safe_lines};
+
+/// A text and what to call it in messages.
+struct NamedText {
+    name: String,
+    text: String,
+}
 
 /// What to do with rules.
 #[derive(Debug, clap::Subcommand)]
@@ -127,7 +133,12 @@ fn read_folder(path: &Path) -> Result<Vec<NamedText>, Problem> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("cannot start: {error}")))?;
     match runtime.block_on(FileSource::new(path).next()) {
-        Event::Loaded(snapshot) => Ok(snapshot.documents),
+        Event::Loaded(snapshot) => {
+            let documents = snapshot.documents.into_iter();
+            documents
+                .map(|document| Ok(NamedText { name: document.name, text: document.text.map_err(failed)? }))
+                .collect()
+        }
         Event::Failed(why) => Err(failed(why)),
     }
 }

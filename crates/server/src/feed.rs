@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use tidegate_core::RuleSet;
 use tidegate_rules::{Document, Problems, Source, Version, compile, load, read};
-use tidegate_sources::{Event, NamedText, RuleSource, Snapshot};
+use tidegate_sources::{Aside, Event, LastGood, Mended, RuleSource, Snapshot, StoredText, mend};
 
 use crate::error::StartError;
 use crate::node::Node;
-use crate::quarantine::{Aside, LastGood};
 use crate::rules_cache::RulesCache;
 
 /// Where the rules come from.
@@ -24,8 +23,8 @@ impl RulesFeed {
     /// Rules that stay as they are: one document, called `name` in messages. To other nodes that share a store, they
     /// are older than any file.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
-        let document = NamedText { name: name.into(), text: text.into() };
-        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, apart: false, documents: vec![document] }))
+        let documents = vec![StoredText::new(name, 1, text)];
+        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, apart: false, documents }))
     }
 
     /// Rules that change whenever `source` says so.
@@ -47,7 +46,7 @@ impl RulesFeed {
             Ok(copy) => (copy.flatten(), None),
             Err(damaged) => (None, Some(damaged)),
         };
-        let good = copy.as_ref().map(LastGood::of).unwrap_or_default();
+        let good = copy.as_ref().map(|copy| LastGood::of(&copy.documents)).unwrap_or_default();
         let wrong = match first {
             Event::Loaded(snapshot) => match Usable::new(snapshot, &good) {
                 Ok(usable) => {
@@ -85,7 +84,7 @@ impl Start {
         cache: Option<RulesCache>,
     ) -> Self {
         let Usable { loaded, snapshot, aside } = usable;
-        let good = LastGood::of(&snapshot);
+        let good = LastGood::of(&snapshot.documents);
         let changes = source.map(|source| Changes { source, cache, good });
         Self { loaded, changes, trouble, aside }
     }
@@ -106,10 +105,14 @@ impl Usable {
             Ok(loaded) => return Ok(Self { loaded, snapshot, aside: Vec::new() }),
             Err(problems) => problems,
         };
-        let (mended, aside) = if snapshot.apart { good.mend(&snapshot) } else { (snapshot, Vec::new()) };
+        if !snapshot.apart {
+            return Err(problems);
+        }
+        let Mended { documents, aside } = mend(&snapshot.documents, good);
         if aside.is_empty() {
             return Err(problems);
         }
+        let mended = Snapshot { documents, ..snapshot };
         Ok(Self { loaded: Loaded::new(&mended)?, snapshot: mended, aside })
     }
 }
@@ -195,7 +198,7 @@ fn change(node: &Node, cache: Option<&RulesCache>, snapshot: Snapshot, good: &La
             node.put_in_force(loaded);
             node.put_aside(&aside);
             keep(cache, &snapshot);
-            Some(LastGood::of(&snapshot))
+            Some(LastGood::of(&snapshot.documents))
         }
         Err(problems) => {
             Trouble::in_rules(&problems).tell(node);
@@ -215,7 +218,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     fn new(snapshot: &Snapshot) -> Result<Self, Problems> {
         let sources: Vec<Source<'_>> =
-            snapshot.documents.iter().map(|NamedText { name, text }| Source { name, text }).collect();
+            snapshot.documents.iter().map(StoredText::as_source).collect::<Result<_, _>>()?;
         let version = Version { shown: snapshot.version, stamp: snapshot.stamp };
         let documents: Result<Vec<Document>, Problems> = sources.iter().map(read).collect();
         let Ok(documents) = documents else {

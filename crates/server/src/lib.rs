@@ -40,7 +40,6 @@ mod metrics;
 mod node;
 mod openapi;
 mod origin;
-mod quarantine;
 mod reply;
 mod rules_cache;
 mod server;

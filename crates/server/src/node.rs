@@ -11,6 +11,7 @@ use tidegate::{
 };
 use tidegate_core::Timestamp;
 use tidegate_core::descriptor::{Descriptor, Hits};
+use tidegate_sources::Aside;
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 
@@ -20,7 +21,6 @@ use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Concern, Health};
 use crate::metrics::{Metrics, Table};
-use crate::quarantine::Aside;
 use crate::reply::Wrong;
 
 /// What all listeners share.
@@ -225,7 +225,7 @@ impl Node {
         }
         self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
         for each in aside {
-            tracing::warn!("a rule document is put aside:\n{}", each.details());
+            tracing::warn!("a rule document is put aside:\n{}", each.problems);
         }
         let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
         self.health.set(Concern::Rules, reasons, self.now());

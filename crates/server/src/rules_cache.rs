@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_sources::{NamedText, Snapshot};
+use tidegate_sources::{Snapshot, StoredText};
 
 /// A file with the documents of the rules that were last put in force.
 #[derive(Clone, Debug)]
@@ -25,6 +25,7 @@ struct Copy {
 #[serde(deny_unknown_fields)]
 struct CopiedText {
     name: String,
+    version: u64,
     text: String,
 }
 
@@ -47,19 +48,19 @@ impl RulesCache {
         };
         let copy: Copy = serde_json::from_slice(&bytes)
             .map_err(|error| format!("the copy of the rules in {path} is damaged ({error}); remove it"))?;
-        let documents = copy.documents.iter();
+        let Copy { version, stamp, apart, documents } = copy;
+        let documents = documents.into_iter();
         let documents =
-            documents.map(|CopiedText { name, text }| NamedText { name: name.clone(), text: text.clone() });
-        let documents = documents.collect();
-        let Copy { version, stamp, apart, .. } = copy;
-        Ok(Some(Snapshot { version, stamp, apart, documents }))
+            documents.map(|CopiedText { name, version, text }| StoredText::new(name, version, text));
+        Ok(Some(Snapshot { version, stamp, apart, documents: documents.collect() }))
     }
 
     /// Keeps `snapshot`, which is in force. The file is replaced whole, so that nobody finds half of it.
     pub(crate) fn keep(&self, snapshot: &Snapshot) -> io::Result<()> {
-        let documents = snapshot.documents.iter();
-        let documents =
-            documents.map(|NamedText { name, text }| CopiedText { name: name.clone(), text: text.clone() });
+        let documents = snapshot.documents.iter().filter_map(|document| {
+            let StoredText { name, version, text } = document.clone();
+            Some(CopiedText { name, version, text: text.ok()? })
+        });
         let Snapshot { version, stamp, apart, .. } = *snapshot;
         let copy = Copy { version, stamp, apart, documents: documents.collect() };
         let mut name = self.0.clone().into_os_string();
@@ -81,7 +82,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = RulesCache::new(folder.path().join("rules.json"));
         assert_eq!(cache.read(), Ok(None));
-        let document = |text: &str| NamedText { name: "rules.yaml".to_owned(), text: text.to_owned() };
+        let document = |text: &str| StoredText::new("rules.yaml", 9, text);
         for (version, text) in [(3, "rules: [] # long\n"), (4, "rules: []\n")] {
             let snapshot =
                 Snapshot { version, stamp: version + 70, apart: true, documents: vec![document(text)] };

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::AbortHandle;
 
 use crate::trouble::Trouble;
-use crate::{Event, NamedText, Snapshot};
+use crate::{Event, Snapshot, StoredText};
 
 /// The task at work, ended when this is dropped.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Teller {
     /// the version told before.
     pub(crate) async fn news(
         &mut self,
-        documents: Result<Vec<NamedText>, Trouble>,
+        documents: Result<Vec<StoredText>, Trouble>,
         version: impl FnOnce(u64) -> u64,
     ) -> Result<(), Gone> {
         let event = match documents {

@@ -17,18 +17,27 @@
 //! # }
 //! ```
 
+mod archive;
 mod authority;
+
 mod etcd;
 mod file;
 mod following;
+mod mend;
 mod trouble;
 mod zookeeper;
 
 use std::future::Future;
 use std::pin::Pin;
 
+use tidegate_rules::{Problem, Problems, Source};
+
+pub use archive::{
+    Action, Answer, ArchiveError, Author, Commit, Contents, NewRecord, Record, RuleArchive, Subject, Write,
+};
 pub use etcd::{EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
 pub use file::FileSource;
+pub use mend::{Aside, LastGood, Mended, mend};
 pub use zookeeper::{ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source's next event, when it comes.
@@ -64,14 +73,40 @@ pub struct Snapshot {
     /// taken together or not at all: files.
     pub apart: bool,
     /// The documents, in the order in which they are to be joined.
-    pub documents: Vec<NamedText>,
+    pub documents: Vec<StoredText>,
 }
 
-/// One document and what to call it in messages.
+/// One document of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NamedText {
-    /// A file's path, a key, a row's id.
+pub struct StoredText {
+    /// What to call it in messages: a file's path, a key, a row's id.
     pub name: String,
-    /// The content.
+    /// The content, or why it cannot be taken for text at all.
+    pub text: Result<String, String>,
+    /// Another after every change. It grows where servers count; for files it stands for the content.
+    pub version: u64,
+}
+
+impl StoredText {
+    /// A document that is a text.
+    pub fn new(name: impl Into<String>, version: u64, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: Ok(text.into()), version }
+    }
+
+    /// The text, to be read, or what is wrong with it.
+    pub fn as_source(&self) -> Result<Source<'_>, Problems> {
+        match &self.text {
+            Ok(text) => Ok(Source { name: &self.name, text }),
+            Err(why) => Err(Problem::whole(&self.name, why.clone()).into()),
+        }
+    }
+}
+
+/// What a document was when it was last good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoodText {
+    /// The document's version then.
+    pub version: u64,
+    /// The content then.
     pub text: String,
 }

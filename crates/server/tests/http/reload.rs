@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_server::{Config, RulesFeed, Server};
-use tidegate_sources::{Event, FileSource, NamedText, Next, RuleSource, Snapshot};
+use tidegate_sources::{Event, FileSource, Next, RuleSource, Snapshot, StoredText};
 use tokio::sync::mpsc;
 
 use crate::client::{Ask, Connection, Running, config, eventually, start_with};
@@ -206,9 +206,9 @@ impl RuleSource for Keys {
 }
 
 fn keys(version: u64, documents: &[(&str, &str)]) -> Event {
-    let documents = documents.iter().map(|(name, rest)| NamedText {
-        name: (*name).to_owned(),
-        text: format!("{{rule_id: {name}, identifier_type: global, window: 1h, {rest}}}"),
+    let documents = documents.iter().map(|(name, rest)| {
+        let text = format!("{{rule_id: {name}, identifier_type: global, window: 1h, {rest}}}");
+        StoredText::new(*name, version, text)
     });
     Event::Loaded(Snapshot { version, stamp: version, apart: true, documents: documents.collect() })
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use tidegate_rules::decode;
 
+use super::message::KeyValue;
 use super::trouble::Trouble;
-use crate::NamedText;
+use crate::StoredText;
 
 /// The largest value that is taken for a document.
 const MAX_VALUE: usize = 1024 * 1024;
@@ -26,35 +27,32 @@ pub(super) struct Keys {
 }
 
 #[derive(Debug)]
-enum Value {
-    Text(String),
-    /// No document, for this reason.
-    Bad(String),
+struct Value {
+    /// The revision that was the last to change it.
+    revision: i64,
+    /// The document, or why it is none.
+    text: Result<String, String>,
 }
 
 impl Value {
-    fn new(key: &[u8], value: &[u8]) -> Self {
-        let Ok(name) = std::str::from_utf8(key) else {
-            let name = String::from_utf8_lossy(key);
-            return Self::Bad(format!(
-                "the key {name} is not UTF-8; delete it and put the rule under another"
-            ));
-        };
-        if value.len() > MAX_VALUE {
-            return Self::Bad(format!("{name} is larger than 1 MiB; spread its rules over several keys"));
-        }
-        match decode(name, value) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(problem) => Self::Bad(problem.to_string()),
-        }
+    fn new(kv: &KeyValue) -> Self {
+        Self { revision: kv.mod_revision, text: text_of(&kv.key, &kv.value) }
     }
 
     fn len(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            Self::Bad(_) => 0,
-        }
+        self.text.as_ref().map_or(0, String::len)
     }
+}
+
+fn text_of(key: &[u8], value: &[u8]) -> Result<String, String> {
+    let name = std::str::from_utf8(key).map_err(|_| {
+        let name = String::from_utf8_lossy(key);
+        format!("the key {name} is not UTF-8; delete it and put the rule under another")
+    })?;
+    if value.len() > MAX_VALUE {
+        return Err(format!("{name} is larger than 1 MiB; spread its rules over several keys"));
+    }
+    decode(name, value).map(str::to_owned).map_err(|problem| problem.to_string())
 }
 
 impl Keys {
@@ -75,13 +73,13 @@ impl Keys {
     }
 
     /// Takes in a value; says whether that changes anything.
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool, Trouble> {
-        if !self.is_ours(key) {
+    pub(super) fn put(&mut self, kv: &KeyValue) -> Result<bool, Trouble> {
+        if !self.is_ours(&kv.key) {
             return Ok(false);
         }
-        let value = Value::new(key, value);
+        let value = Value::new(kv);
         self.bytes += value.len();
-        let old = self.values.insert(key.to_vec(), value);
+        let old = self.values.insert(kv.key.clone(), value);
         self.bytes -= old.map_or(0, |old| old.len());
         if self.values.len() > MAX_KEYS {
             return Err(too_many(&self.prefix));
@@ -100,19 +98,23 @@ impl Keys {
     }
 
     /// All documents. None at all is a mistake in the prefix far more often than a wish for no limits.
-    pub(super) fn documents(&self) -> Result<Vec<NamedText>, Trouble> {
-        let document = |(key, value): (&Vec<u8>, &Value)| match value {
-            Value::Text(text) => {
-                Ok(NamedText { name: String::from_utf8_lossy(key).into_owned(), text: text.clone() })
-            }
-            Value::Bad(why) => Err(Trouble::data(why.clone())),
-        };
+    pub(super) fn documents(&self) -> Result<Vec<StoredText>, Trouble> {
         if self.values.is_empty() {
             let prefix = &self.prefix;
             return Err(Trouble::data(format!(
                 "etcd holds no rules under {prefix}; put one there, as in: etcdctl put {prefix}/rules/ID < rule.yaml"
             )));
         }
+        Ok(self.all())
+    }
+
+    /// All documents, be they none.
+    pub(super) fn all(&self) -> Vec<StoredText> {
+        let document = |(key, value): (&Vec<u8>, &Value)| StoredText {
+            name: String::from_utf8_lossy(key).into_owned(),
+            text: value.text.clone(),
+            version: u64::try_from(value.revision).unwrap_or_default(),
+        };
         self.values.iter().map(document).collect()
     }
 }
@@ -136,10 +138,14 @@ pub(super) fn too_large(prefix: &str) -> Trouble {
 mod tests {
     use super::*;
 
+    fn kv(key: impl AsRef<[u8]>, value: &[u8]) -> KeyValue {
+        KeyValue { key: key.as_ref().to_vec(), mod_revision: 7, value: value.to_vec() }
+    }
+
     fn keys(pairs: &[(&str, &[u8])]) -> Keys {
         let mut keys = Keys::new("t");
         for (key, value) in pairs {
-            keys.put(key.as_bytes(), value).unwrap();
+            keys.put(&kv(key, value)).unwrap();
         }
         keys
     }
@@ -148,8 +154,9 @@ mod tests {
         keys.documents().unwrap().into_iter().map(|document| document.name).collect()
     }
 
+    /// What is wrong with the last document.
     fn told(keys: &Keys) -> String {
-        keys.documents().unwrap_err().text
+        keys.documents().unwrap().pop().unwrap().text.unwrap_err()
     }
 
     #[test]
@@ -162,7 +169,7 @@ mod tests {
     fn other_keys_are_left_alone() {
         let mut ours = keys(&[("t/rules/a", b"1")]);
         for other in ["t/history/a", "t-x/rules/a", "tt", "t/", "t/rules", "s", "u/rules/a"] {
-            assert_eq!(ours.put(other.as_bytes(), b"\xff"), Ok(false), "{other}");
+            assert_eq!(ours.put(&kv(other, b"\xff")), Ok(false), "{other}");
             assert!(!ours.delete(other.as_bytes()), "{other}");
         }
         assert_eq!(names(&ours), ["t/rules/a"]);
@@ -172,33 +179,33 @@ mod tests {
     fn what_is_no_document_is_named_until_it_is_gone() {
         let mut ours = keys(&[("t/rules/a", b"1"), ("t/rules/b", b"limit: \xff")]);
         assert!(told(&ours).starts_with("t/rules/b:1:8: byte 0xff is not UTF-8"), "{}", told(&ours));
-        ours.put(b"t/rules/b", &vec![b' '; MAX_VALUE + 1]).unwrap();
+        ours.put(&kv(b"t/rules/b", &vec![b' '; MAX_VALUE + 1])).unwrap();
         assert!(told(&ours).contains("t/rules/b is larger than 1 MiB"));
-        ours.put(b"t/rules/b", &vec![b' '; MAX_VALUE]).unwrap();
-        assert_eq!(names(&ours).len(), 2);
-        ours.put(b"t/rules/\xff", b"1").unwrap();
+        ours.put(&kv(b"t/rules/b", &vec![b' '; MAX_VALUE])).unwrap();
+        assert!(ours.documents().unwrap().iter().all(|document| document.text.is_ok()));
+        ours.put(&kv(b"t/rules/\xff", b"1")).unwrap();
         assert!(told(&ours).contains("is not UTF-8; delete it"));
         assert!(ours.delete(b"t/rules/\xff"));
         assert_eq!(names(&ours).len(), 2);
         assert!(ours.delete(b"t/rules/a") && ours.delete(b"t/rules/b") && !ours.delete(b"t/rules/b"));
-        assert!(told(&ours).contains("etcdctl put t/rules/ID"));
+        assert!(ours.documents().unwrap_err().text.contains("etcdctl put t/rules/ID"));
     }
 
     #[test]
     fn neither_keys_nor_bytes_grow_without_end() {
         let mut ours = keys(&[]);
         for key in 0..MAX_KEYS {
-            ours.put(format!("t/rules/{key}").as_bytes(), b"1").unwrap();
+            ours.put(&kv(format!("t/rules/{key}"), b"1")).unwrap();
         }
-        assert_eq!(ours.put(b"t/rules/7", b"2"), Ok(true), "no more than before");
-        assert!(ours.put(b"t", b"1").unwrap_err().text.contains("more than 100000 keys"));
+        assert_eq!(ours.put(&kv(b"t/rules/7", b"2")), Ok(true), "no more than before");
+        assert!(ours.put(&kv(b"t", b"1")).unwrap_err().text.contains("more than 100000 keys"));
 
         let mut ours = keys(&[]);
         let value = vec![b' '; MAX_VALUE];
         for key in 0..MAX_BYTES / MAX_VALUE {
-            ours.put(format!("t/rules/{key}").as_bytes(), &value).unwrap();
+            ours.put(&kv(format!("t/rules/{key}"), &value)).unwrap();
         }
-        assert_eq!(ours.put(b"t/rules/7", &value), Ok(true), "no more than before");
-        assert!(ours.put(b"t", b"1").unwrap_err().text.contains("larger than 64 MiB"));
+        assert_eq!(ours.put(&kv(b"t/rules/7", &value)), Ok(true), "no more than before");
+        assert!(ours.put(&kv(b"t", b"1")).unwrap_err().text.contains("larger than 64 MiB"));
     }
 }

@@ -66,8 +66,7 @@ impl Link {
         let mut changed = false;
         for change in &heard.events {
             let Some(kv) = &change.kv else { continue };
-            let news =
-                if change.is_put() { self.keys.put(&kv.key, &kv.value)? } else { self.keys.delete(&kv.key) };
+            let news = if change.is_put() { self.keys.put(kv)? } else { self.keys.delete(&kv.key) };
             if news {
                 self.revision = self.revision.max(kv.mod_revision);
                 changed = true;
@@ -120,7 +119,7 @@ impl Place<'_> {
         let answer = self.patiently(client.range(first)).await?;
         let revision = answer.header.unwrap_or_default().revision;
         for kv in &answer.kvs {
-            keys.put(&kv.key, &kv.value)?;
+            keys.put(kv)?;
         }
         for folder in Keys::folders(self.prefix) {
             let range_end = after(&folder);
@@ -133,7 +132,7 @@ impl Place<'_> {
                     return Err(keys::too_many(self.prefix));
                 }
                 for kv in &answer.kvs {
-                    keys.put(&kv.key, &kv.value)?;
+                    keys.put(kv)?;
                 }
                 match answer.kvs.into_iter().next_back() {
                     Some(last) if answer.more => key = [last.key, vec![0]].concat(),
@@ -198,7 +197,7 @@ mod tests {
         etcd.put("t/rules/a", "two");
         etcd.compact();
         link.watch = link.client.watch(lagging).await.unwrap();
-        let text = |link: &Link| link.keys().documents().unwrap()[0].text.clone();
+        let text = |link: &Link| link.keys().documents().unwrap()[0].text.clone().unwrap();
 
         let created = link.hear().await.unwrap();
         assert!(created.created && !link.apply(created).await.unwrap());

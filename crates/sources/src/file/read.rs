@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use siphasher::sip::SipHasher13;
 use tidegate_rules::decode;
 
-use crate::NamedText;
+use crate::StoredText;
 
 /// The most that all files together may hold; a hundred thousand rules take about 20 MiB.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -30,14 +31,14 @@ pub(super) struct Look {
 /// The documents, or why they cannot be had.
 #[derive(Debug)]
 pub(super) struct Content {
-    pub(super) documents: Result<Vec<NamedText>, String>,
+    pub(super) documents: Result<Vec<StoredText>, String>,
     pub(super) digest: u64,
     /// When the newest of the files was modified, in microseconds since the epoch.
     pub(super) modified: u64,
 }
 
 impl Content {
-    fn new(documents: Result<Vec<NamedText>, String>, modified: u64) -> Self {
+    fn new(documents: Result<Vec<StoredText>, String>, modified: u64) -> Self {
         Self { digest: digest(&documents), documents, modified }
     }
 }
@@ -125,19 +126,19 @@ fn signs_of(metadata: &Metadata, hasher: &mut DefaultHasher) {
     }
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<NamedText>, String> {
+fn read_all(files: &[PathBuf]) -> Result<Vec<StoredText>, String> {
     let mut left = MAX_BYTES;
     files
         .iter()
         .map(|file| {
-            let document = read_one(file, left)?;
-            left -= document.text.len() as u64;
-            Ok(document)
+            let (name, text) = read_one(file, left)?;
+            left -= text.len() as u64;
+            Ok(StoredText::new(name, version_of(&text), text))
         })
         .collect()
 }
 
-fn read_one(file: &Path, at_most: u64) -> Result<NamedText, String> {
+fn read_one(file: &Path, at_most: u64) -> Result<(String, String), String> {
     let name = file.display().to_string();
     let metadata = fs::metadata(file).map_err(|error| explain(file, &error))?;
     if !metadata.is_file() {
@@ -152,9 +153,15 @@ fn read_one(file: &Path, at_most: u64) -> Result<NamedText, String> {
         return Err(format!("{name} makes the rules larger than {most} MiB; use fewer or shorter rules"));
     }
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(NamedText { name, text }),
+        Ok(text) => Ok((name, text)),
         Err(error) => Err(decode(&name, error.as_bytes()).err().map_or_else(String::new, |p| p.to_string())),
     }
+}
+
+/// A number for the content, the same wherever the file is copied to.
+pub(super) fn version_of(text: &str) -> u64 {
+    // As JSON has numbers: what a double holds exactly.
+    SipHasher13::new().hash(text.as_bytes()) >> 11
 }
 
 /// An error with what to do about it.

@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::SessionState;
 
 use super::link::Link;
+use super::nodes::{VERSIONS, version_of};
 use super::trouble::{self, Trouble};
 use super::url::ZookeeperUrl;
 use crate::following::{Gone, Teller};
@@ -28,9 +29,6 @@ const COMPARE: Duration = Duration::from_secs(30);
 /// How many times longer than the reading the time between two of them is at least, so that many rules do not keep the
 /// servers busy.
 const REST: u32 = 20;
-
-/// Versions are below this: the integers that a double tells apart.
-const VERSIONS: u64 = 1 << 53;
 
 /// Follows the znodes of one URL.
 pub(super) struct Follower {
@@ -126,7 +124,7 @@ fn rest(took: Duration) -> Duration {
 /// The high 32 bits of an id count elections. After two million of them it no longer fits: then its low 53 bits count,
 /// and if they are less than the last version, that is counted on.
 fn next_version(last: u64, zxid: i64) -> u64 {
-    match zxid.cast_unsigned() % VERSIONS {
+    match version_of(zxid) {
         zxid if zxid >= last => zxid,
         _ => (last + 1).min(VERSIONS - 1),
     }

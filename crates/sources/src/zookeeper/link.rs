@@ -252,7 +252,7 @@ mod tests {
         let url = format!("zookeeper://{}/t", zookeeper.address()).parse().unwrap();
         let mut link = Link::open(&url).await.unwrap();
         assert_eq!(link.read_again().await, Ok(false));
-        let text = |link: &Link| link.nodes().documents().unwrap()[0].text.clone();
+        let text = |link: &Link| link.nodes().documents().unwrap()[0].text.clone().unwrap();
 
         link.watches = Watches::new();
         zookeeper.put("/t/a", "two");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_rules::decode;
 
 use super::trouble::Trouble;
-use crate::NamedText;
+use crate::StoredText;
 
 /// The largest data that is taken for a document.
 const MAX_DATA: usize = 1024 * 1024;
@@ -15,6 +15,9 @@ const MAX_CHILDREN: usize = 100_000;
 
 /// The most that all documents together may hold, as with files.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Versions are below this: the integers that a double tells apart.
+pub(super) const VERSIONS: u64 = 1 << 53;
 
 /// Documents by their znodes.
 #[derive(Debug)]
@@ -133,7 +136,7 @@ impl Nodes {
     }
 
     /// All documents. None at all is a mistake in the path far more often than a wish for no limits.
-    pub(super) fn documents(&self) -> Result<Vec<NamedText>, Trouble> {
+    pub(super) fn documents(&self) -> Result<Vec<StoredText>, Trouble> {
         let path = &self.path;
         let Some(own) = &self.own else {
             return Err(Trouble::data(format!(
@@ -143,11 +146,12 @@ impl Nodes {
         // The path mostly is a mere folder.
         let own = Some((path.clone(), own)).filter(|(_, node)| node.text.as_ref() != Ok(&String::new()));
         let children = self.children.iter().map(|(name, node)| (self.path_of(name), node));
-        let documents = own.into_iter().chain(children).map(|(name, node)| match &node.text {
-            Ok(text) => Ok(NamedText { name, text: text.clone() }),
-            Err(why) => Err(Trouble::data(why.clone())),
+        let documents = own.into_iter().chain(children).map(|(name, node)| StoredText {
+            name,
+            text: node.text.clone(),
+            version: version_of(node.mzxid),
         });
-        let documents: Vec<NamedText> = documents.collect::<Result<_, _>>()?;
+        let documents: Vec<StoredText> = documents.collect();
         if documents.is_empty() {
             return Err(Trouble::data(format!(
                 "ZooKeeper holds no rules at {path}; put one there, as in: zkCli.sh create {path}/ID \"$(cat rule.yaml)\""
@@ -155,6 +159,11 @@ impl Nodes {
         }
         Ok(documents)
     }
+}
+
+/// The version of what a transaction has made: the low bits of its id, which a double holds exactly.
+pub(super) fn version_of(zxid: i64) -> u64 {
+    zxid.cast_unsigned() % VERSIONS
 }
 
 #[cfg(test)]
@@ -176,8 +185,14 @@ mod tests {
         nodes.documents().unwrap().into_iter().map(|document| document.name).collect()
     }
 
+    /// Why there are no documents.
     fn told(nodes: &Nodes) -> String {
         nodes.documents().unwrap_err().text
+    }
+
+    /// What is wrong with the last document.
+    fn told_last(nodes: &Nodes) -> String {
+        nodes.documents().unwrap().pop().unwrap().text.unwrap_err()
     }
 
     #[test]
@@ -195,11 +210,11 @@ mod tests {
         assert!(told(&Nodes::new("/t")).contains("no znode /t"));
         assert!(told(&nodes(&[])).contains("no rules at /t"));
         let mut ours = nodes(&[("a", b"1"), ("b", b"limit: \xff")]);
-        assert!(told(&ours).starts_with("/t/b:1:8: byte 0xff is not UTF-8"), "{}", told(&ours));
+        assert!(told_last(&ours).starts_with("/t/b:1:8: byte 0xff is not UTF-8"), "{}", told_last(&ours));
         ours.put("b", &vec![b' '; MAX_DATA + 1], 9).unwrap();
-        assert!(told(&ours).contains("/t/b is larger than 1 MiB"));
+        assert!(told_last(&ours).contains("/t/b is larger than 1 MiB"));
         ours.put("b", &vec![b' '; MAX_DATA], 10).unwrap();
-        assert_eq!(names(&ours).len(), 2);
+        assert!(ours.documents().unwrap().iter().all(|document| document.text.is_ok()));
     }
 
     #[test]

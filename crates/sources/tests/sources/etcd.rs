@@ -4,7 +4,7 @@ use tidegate_sources::{EtcdSource, Event};
 use tidegate_testkit::{Certificates, Etcd, Port};
 use tokio::time::timeout;
 
-use crate::scene::{DEADLINE, Scene, names, texts};
+use crate::scene::{DEADLINE, Scene, bad_among_two, names, texts};
 
 fn open(url: &str) -> Scene {
     Scene::new(EtcdSource::new(url.parse().unwrap()))
@@ -166,22 +166,20 @@ async fn another_server_takes_over() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_is_named_until_it_is_mended() {
+async fn what_is_no_text_is_told_as_such_and_harms_no_other() {
     let etcd = Etcd::start();
     let mut scene = with_one(&etcd).await;
     etcd.put("t/rules/b", b"limit: \xff");
-    let why = scene.failed().await;
+    let why = bad_among_two(&scene.loaded().await);
     assert!(why.contains("t/rules/b:1:8") && why.contains("not UTF-8"), "{why}");
     etcd.put("t/rules/b", vec![b' '; 1024 * 1024 + 1]);
-    let why = scene.failed().await;
+    let why = bad_among_two(&scene.loaded().await);
     assert!(why.contains("t/rules/b is larger than 1 MiB"), "{why}");
-    // The same trouble as before is no news.
-    etcd.put("t/rules/a", "two");
     etcd.put("t/rules/b", "three");
-    assert_eq!(texts(&scene.loaded().await), ["two", "three"]);
+    assert_eq!(texts(&scene.loaded().await), ["one", "three"]);
     let mut late = open(&url(&etcd));
     etcd.put("t/rules/b", b"\xff");
-    assert!(late.failed().await.contains("not UTF-8"), "found at the start, too");
+    assert!(bad_among_two(&late.loaded().await).contains("not UTF-8"), "found at the start, too");
 }
 
 #[tokio::test]

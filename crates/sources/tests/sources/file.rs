@@ -63,7 +63,7 @@ impl Scene {
 }
 
 fn texts(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.text).collect()
+    snapshot.documents.iter().map(|document| document.text.as_deref().unwrap()).collect()
 }
 
 /// The file names of a snapshot's documents.

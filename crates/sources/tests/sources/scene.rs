@@ -46,9 +46,15 @@ impl Scene {
 }
 
 pub(crate) fn texts(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.documents.iter().map(|document| &*document.text).collect()
+    snapshot.documents.iter().map(|document| document.text.as_deref().unwrap()).collect()
 }
 
 pub(crate) fn names(snapshot: &Snapshot) -> Vec<&str> {
     snapshot.documents.iter().map(|document| &*document.name).collect()
+}
+
+/// What is wrong with the second of two documents, of which the first is well.
+pub(crate) fn bad_among_two(snapshot: &Snapshot) -> String {
+    assert!(snapshot.documents.len() == 2 && snapshot.documents[0].text.is_ok(), "{snapshot:?}");
+    snapshot.documents[1].text.clone().unwrap_err()
 }
