@@ -26,15 +26,15 @@ pub trait RuleArchive: Send + Sync {
     /// What is remembered of a subject, newest first.
     fn history<'a>(&'a self, subject: &'a Subject) -> Answer<'a, Vec<Record>>;
 
-    /// Takes note that documents are good as they are, for nodes that start when they no longer are, and of changes that
-    /// nobody recorded. Documents that have changed meanwhile are left out; so are those that are noted already.
+    /// Takes note that documents are good as they are, for nodes that start when they no longer are. What is noted of a
+    /// document already, at this version or a later one, stays. [`commit`](Self::commit) does the same by itself.
     fn remember(&self, good: Vec<StoredText>) -> Answer<'_, ()>;
 
     /// What documents were when they were last good, as far as that is remembered.
     fn last_good<'a>(&'a self, names: &'a [String]) -> Answer<'a, Vec<(String, GoodText)>>;
 
-    /// The name of the document that a new rule becomes, if each rule has its own.
-    fn place_of_rule(&self, rule_id: &str) -> Option<String>;
+    /// The name of the document that a new rule becomes, or joins if it is there already.
+    fn place_of_rule(&self, rule_id: &str) -> String;
 
     /// The name of the document that is called `name` by people, or why there can be no such document.
     fn place_of_document(&self, name: &str) -> Result<String, String>;
@@ -74,7 +74,7 @@ pub struct Write {
     pub expected: Option<u64>,
     /// Its new content; `None` to take it away.
     pub text: Option<String>,
-    /// What is to be remembered, oldest first.
+    /// What is to be remembered of it.
     pub records: Vec<NewRecord>,
 }
 
@@ -103,12 +103,12 @@ pub struct NewRecord {
     pub subject: Subject,
     /// How.
     pub action: Action,
-    /// What it became; `None` if it was taken away.
-    pub text: Option<String>,
-    /// The version it had before.
+    /// The version of its document before; `None` if it was not there.
     pub previous: Option<u64>,
-    /// The version it has by that; `None` for that of the commit itself.
-    pub version: Option<u64>,
+    /// What it was before.
+    pub before: Option<String>,
+    /// What it became; `None` if it was taken away.
+    pub after: Option<String>,
 }
 
 /// What is remembered of a change.
@@ -116,16 +116,10 @@ pub struct NewRecord {
 pub struct Record {
     /// The version of the document since then.
     pub version: u64,
-    /// The version before.
-    pub previous: Option<u64>,
-    /// When, in milliseconds since the epoch.
-    pub at_ms: u64,
-    /// Who; `None` if nobody recorded it when it was changed.
-    pub by: Option<String>,
-    /// What was done.
-    pub action: Action,
-    /// What it was from then on; `None` if it was taken away.
-    pub text: Option<String>,
+    /// Who made it, and when.
+    pub author: Author,
+    /// What it was.
+    pub change: NewRecord,
 }
 
 /// What was done to a rule or a document.
@@ -142,8 +136,6 @@ pub enum Action {
         /// The version.
         to: u64,
     },
-    /// It was found to be so, changed by other means.
-    Found,
 }
 
 /// Why something could not be read or changed. Nothing was changed then, except perhaps after [`ArchiveError::Away`].
