@@ -123,6 +123,25 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", env = "TIDEGATE_TOKEN_FILE", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
 
+    /// The file of named tokens for the admin listener, one `NAME ROLE sha256:HEX` per line as `tidegate token new` prints
+    /// them; read again whenever it changes [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_ADMIN_TOKENS", help_heading = "Access")]
+    pub(crate) admin_tokens: Option<PathBuf>,
+
+    /// Such lines themselves, with commas or line ends between them
+    #[arg(
+        long,
+        value_name = "LINES",
+        env = "TIDEGATE_ADMIN_TOKENS_INLINE",
+        hide_env_values = true,
+        help_heading = "Access"
+    )]
+    pub(crate) admin_tokens_inline: Option<String>,
+
+    /// Whether callers on this machine may do everything on the admin listener without a token [default: allow]
+    #[arg(long, value_name = "WHETHER", env = "TIDEGATE_ADMIN_LOCAL", help_heading = "Access")]
+    pub(crate) admin_local: Option<AdminLocal>,
+
     /// Whether gRPC clients may give quota back with negative hits [default: refuse]
     #[arg(long, value_name = "WHETHER", env = "TIDEGATE_CREDITS", help_heading = "Access")]
     pub(crate) credits: Option<Credits>,
@@ -166,6 +185,14 @@ pub(crate) struct Options {
     /// What to log [default: info]
     #[arg(long, value_name = "LEVEL", env = "TIDEGATE_LOG_LEVEL", help_heading = "Log")]
     pub(crate) log_level: Option<LogLevel>,
+}
+
+/// Whether callers on this machine are administrators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AdminLocal {
+    #[default]
+    Allow,
+    Deny,
 }
 
 /// Whether quota may be given back.

@@ -87,9 +87,16 @@ fn announce(at: Addresses, settings: &Settings, rules: &RuleSet) {
 fn explain(error: &StartError) -> Failure {
     match error {
         StartError::Rules(problems) => rules::unusable(problems),
-        StartError::Unprotected { listener, .. } => Failure::Usage(format!(
-            "{error}\nUse --token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
+        StartError::Unprotected { listener, .. } => {
+            let named = if *listener == "admin" { "--admin-tokens FILE, " } else { "" };
+            Failure::Usage(format!(
+                "{error}\nUse {named}--token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
+            ))
+        }
+        StartError::AdminLocal => Failure::Usage(format!(
+            "{error}\nUse --admin-tokens FILE, --token-file FILE, or --admin-local allow."
         )),
+        StartError::AdminTokens(_) => Failure::Failed(error.to_string()),
         StartError::Token | StartError::Tls(_) => Failure::Usage(error.to_string()),
         StartError::Bind { listener, .. } => {
             Failure::Failed(format!("{error}\nUse --{listener} ADDRESS, or end what listens there."))

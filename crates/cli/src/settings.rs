@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::{ArgMatches, FromArgMatches};
 use ipnet::IpNet;
 use tidegate_core::Span;
-use tidegate_server::{Config, IdentityHeaders, RlsExtras, TlsFiles};
+use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, TlsFiles};
 
 use crate::config_file;
 use crate::failure::Failure;
-use crate::options::{Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs};
+use crate::options::{AdminLocal, Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs};
 use crate::source::RulesSource;
 use crate::store::Store;
 
@@ -47,6 +47,7 @@ impl Settings {
             (None, Some(path)) => Some(read_token(path)?),
             (token, None) => token,
         };
+        let admin_tokens = admin_tokens(options.admin_tokens, options.admin_tokens_inline)?;
         let grpc_tls = tls(options.grpc_tls_cert, options.grpc_tls_key, options.grpc_tls_client_ca)?;
         let default = Config::default();
         let headers = default.identity_headers;
@@ -67,6 +68,8 @@ impl Settings {
             documentation_url: options.documentation_url,
             allowed_networks: networks(options.allow_networks).unwrap_or(default.allowed_networks),
             token,
+            admin_tokens,
+            admin_local: options.admin_local.map_or(default.admin_local, |local| local == AdminLocal::Allow),
             host_names: options.host_names.map_or(default.host_names, |list| list.0),
             grace: options.grace.map_or(default.grace, duration),
             drain: options.drain.map_or(default.drain, duration),
@@ -97,6 +100,16 @@ fn rls_extras(list: &[RlsExtra]) -> RlsExtras {
         headers: list.contains(&RlsExtra::Headers),
         body: list.contains(&RlsExtra::Body),
         metadata: list.contains(&RlsExtra::Metadata),
+    }
+}
+
+fn admin_tokens(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<AdminTokens>, Failure> {
+    match (file, inline) {
+        (Some(_), Some(_)) => {
+            let message = "there are admin tokens in a file and inline; give one of them";
+            Err(Failure::Usage(message.to_owned()))
+        }
+        (file, inline) => Ok(file.map(AdminTokens::File).or_else(|| inline.map(AdminTokens::Inline))),
     }
 }
 

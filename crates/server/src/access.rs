@@ -34,18 +34,42 @@ impl Access {
         if peer.is_loopback() {
             return Ok(());
         }
-        if !self.networks.is_empty() && !self.networks.iter().any(|network| network.contains(&peer)) {
-            let message = format!("{peer} is in none of the allowed networks; add its network to them");
-            return Err(Wrong::new(StatusCode::FORBIDDEN, "forbidden", message));
-        }
+        self.admit_network(peer)?;
         match &self.token {
             Some(token) if !token.is_in(headers) => {
-                let message = "the token is missing or wrong; send it as `Authorization: Bearer TOKEN`";
-                Err(Wrong::new(StatusCode::UNAUTHORIZED, "unauthorized", message).about("authorization"))
+                Err(unauthorized("the token is missing or wrong; send it as `Authorization: Bearer TOKEN`"))
             }
             _ => Ok(()),
         }
     }
+
+    /// Admits whoever is on this machine or in an allowed network, whatever else is asked of them.
+    pub(crate) fn admit_network(&self, peer: IpAddr) -> Result<(), Wrong> {
+        if peer.is_loopback() || self.networks.is_empty() || self.allows(peer) {
+            return Ok(());
+        }
+        let message = format!("{peer} is in none of the allowed networks; add its network to them");
+        Err(Wrong::new(StatusCode::FORBIDDEN, "forbidden", message))
+    }
+
+    /// Whether `peer` is in a network that is allowed by name.
+    pub(crate) fn allows(&self, peer: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(&peer))
+    }
+
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Whether `sent` is the token.
+    pub(crate) fn is_token(&self, sent: &[u8]) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is(sent))
+    }
+}
+
+/// The answer to whoever has not shown a token that would do.
+pub(crate) fn unauthorized(message: impl Into<String>) -> Wrong {
+    Wrong::new(StatusCode::UNAUTHORIZED, "unauthorized", message).about("authorization")
 }
 
 /// A shared secret.
@@ -78,7 +102,7 @@ impl std::fmt::Debug for Token {
 }
 
 /// What follows the word `Bearer`, whose case does not count.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| rest.trim_ascii())
 }

@@ -37,6 +37,10 @@ pub struct Config {
     pub allowed_networks: Vec<IpNet>,
     /// What callers from outside this machine must send as `Authorization: Bearer …`.
     pub token: Option<String>,
+    /// Who may ask the admin listener, by name; then `token` is for the other listeners only.
+    pub admin_tokens: Option<AdminTokens>,
+    /// Whether callers on this machine may do everything on the admin listener without a token.
+    pub admin_local: bool,
     /// Names, besides the loopback ones, by which browsers may reach the admin listener.
     pub host_names: Vec<String>,
     /// How long to go on accepting after having become unready, so that load balancers notice.
@@ -77,6 +81,8 @@ impl Default for Config {
             documentation_url: None,
             allowed_networks: Vec::new(),
             token: None,
+            admin_tokens: None,
+            admin_local: true,
             host_names: Vec::new(),
             grace: Duration::from_millis(500),
             drain: Duration::from_secs(25),
@@ -112,6 +118,8 @@ impl fmt::Debug for Config {
             .field("grpc_tls", &self.grpc_tls)
             .field("allowed_networks", &self.allowed_networks)
             .field("token", &self.token.is_some())
+            .field("admin_tokens", &self.admin_tokens)
+            .field("admin_local", &self.admin_local)
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
             .finish_non_exhaustive()
@@ -132,6 +140,25 @@ pub struct RlsExtras {
 impl Default for RlsExtras {
     fn default() -> Self {
         Self { headers: false, body: true, metadata: true }
+    }
+}
+
+/// Where the named tokens of the admin listener are, one `NAME ROLE sha256:HEX` per line.
+#[derive(Clone, PartialEq, Eq)]
+pub enum AdminTokens {
+    /// In a file, which is read again when it changes.
+    File(PathBuf),
+    /// Here, with line ends or commas between them.
+    Inline(String),
+}
+
+/// Leaves out inline tokens: configurations end up in logs.
+impl fmt::Debug for AdminTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Inline(_) => f.write_str("Inline"),
+        }
     }
 }
 

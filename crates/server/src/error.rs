@@ -16,8 +16,9 @@ pub enum StartError {
     Source(String),
     /// A listener anybody could reach would answer anybody.
     #[error(
-        "the {listener} listener would be open to everybody who can reach {address}; give a token, allow a network \
-         (such as 10.0.0.0/8), or listen on 127.0.0.1"
+        "the {listener} listener would be open to everybody who can reach {address}; give {}, allow a network (such as \
+         10.0.0.0/8), or listen on 127.0.0.1",
+        if *listener == "admin" { "admin tokens or a token" } else { "a token" }
     )]
     Unprotected {
         /// `http`, `grpc` or `admin`.
@@ -28,6 +29,15 @@ pub enum StartError {
     /// A token no client could send.
     #[error("the token is empty or has characters that no header can carry; use visible ASCII characters")]
     Token,
+    /// The named tokens of the admin listener cannot be used; the text says all that is wrong with them.
+    #[error("{0}")]
+    AdminTokens(#[from] crate::tokens::TokensError),
+    /// Nobody on this machine could use the admin listener.
+    #[error(
+        "callers on this machine need a token for the admin listener, and there is none they could send; give admin \
+         tokens or a token, or allow local callers without one"
+    )]
+    AdminLocal,
     /// What the gRPC listener says about itself is unsound; only a broken build is.
     #[error("cannot describe the gRPC services: {0}")]
     Reflection(#[source] tonic_reflection::server::Error),

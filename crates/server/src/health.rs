@@ -11,7 +11,7 @@ use tidegate_core::{Mode, Timestamp};
 pub(crate) struct Health {
     condition: ArcSwap<Condition>,
     /// What each concern has to say.
-    reasons: Mutex<[Vec<String>; 2]>,
+    reasons: Mutex<[Vec<String>; 3]>,
 }
 
 /// A mode, why, and since when.
@@ -27,6 +27,7 @@ pub(crate) struct Condition {
 pub(crate) enum Concern {
     Rules,
     Store,
+    Tokens,
 }
 
 impl Health {

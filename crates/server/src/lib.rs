@@ -26,6 +26,7 @@
 mod access;
 mod admin;
 mod body;
+mod caller;
 mod config;
 mod connection;
 mod data;
@@ -45,10 +46,12 @@ mod rules_cache;
 mod server;
 mod store_watch;
 mod tls;
+mod tokens;
 mod wait;
 
-pub use config::{Config, IdentityHeaders, RlsExtras, SharedStore, TlsFiles};
+pub use config::{AdminTokens, Config, IdentityHeaders, RlsExtras, SharedStore, TlsFiles};
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use server::{Addresses, Server};
 pub use tls::TlsError;
+pub use tokens::{NamedToken, Role, Tokens, TokensError};

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use crate::access::Access;
 use crate::admin::Admin;
+use crate::caller::Gate;
 use crate::config::Config;
 use crate::data::Data;
 use crate::drain::Serving;
@@ -36,6 +37,7 @@ pub struct Server {
     admin: Listener,
     calls: (Grpc, Reporter),
     tls: Option<Arc<Tls>>,
+    gate: Arc<Gate>,
 }
 
 impl std::fmt::Debug for Server {
@@ -61,10 +63,13 @@ impl Server {
     /// Must be called within a Tokio runtime. Connections wait from here on and are served once it [runs](Self::run).
     pub async fn bind(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
         let access = Access::new(&config)?;
+        let gate = Arc::new(Gate::new(&config, &access)?);
         for (name, address) in listeners(&config) {
             let certified = name == "grpc"
                 && config.grpc_tls.as_ref().is_some_and(|tls| tls.client_authorities.is_some());
-            if !address.ip().to_canonical().is_loopback() && !access.is_restricted() && !certified {
+            let named = name == "admin" && gate.has_tokens();
+            let restricted = access.is_restricted() || certified || named;
+            if !address.ip().to_canonical().is_loopback() && !restricted {
                 return Err(StartError::Unprotected { listener: name, address });
             }
         }
@@ -91,6 +96,7 @@ impl Server {
             node,
             changes,
             tls,
+            gate,
         })
     }
 
@@ -108,18 +114,21 @@ impl Server {
     /// flight are finished.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let addresses = self.addresses();
-        let Self { config, node, changes, http, grpc, admin, calls, tls } = self;
+        let Self { config, node, changes, http, grpc, admin, calls, tls, gate } = self;
         let hosts = |address: SocketAddr| Hosts::new(address.ip().to_canonical(), &config.host_names);
         let (mut data, mut door) = (Serving::new(), Serving::new());
         serve_data(&mut data, http, Data::new(Arc::clone(&node), hosts(addresses.http)));
         let (calls, reporter) = calls;
         serve_grpc(&mut data, grpc, calls);
-        serve_admin(&mut door, admin, Admin::new(Arc::clone(&node), hosts(addresses.admin), addresses));
+        let admin_hosts = hosts(addresses.admin);
+        let answers = Admin::new(Arc::clone(&node), Arc::clone(&gate), admin_hosts, addresses);
+        serve_admin(&mut door, admin, answers);
         // Ends with this function, whichever way that goes.
         let mut background = JoinSet::new();
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
         tls.map(|tls| background.spawn(tls.follow()));
+        background.spawn(gate.follow(Arc::clone(&node)));
         tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");
         shutdown.await;
         let left = drain(&config, &node, reporter, data).await;

@@ -18,6 +18,7 @@ use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use tower::ServiceExt;
 
+use crate::caller::Gate;
 use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
@@ -63,28 +64,30 @@ pub(crate) fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
 #[derive(Debug)]
 pub(crate) struct Admin {
     node: Arc<Node>,
+    gate: Arc<Gate>,
     hosts: Hosts,
     router: Router,
 }
 
 impl Admin {
-    pub(crate) fn new(node: Arc<Node>, hosts: Hosts, addresses: Addresses) -> Self {
+    pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, addresses: Addresses) -> Self {
         let door = Arc::new(Door { node: Arc::clone(&node), addresses });
         let router = table().into_iter().fold(Router::new(), |router, (path, _, to)| router.route(path, to));
         let router = router
             .fallback(async |uri: Uri| Reply::from(Wrong::not_found(uri.path())))
             .method_not_allowed_fallback(async |uri: Uri| method_not_allowed(uri.path()))
             .with_state(door);
-        Self { node, hosts, router }
+        Self { node, gate, hosts, router }
     }
 
-    /// Answers `request` from `peer`.
-    pub(crate) async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {
-        let admitted =
-            self.node.access.admit(peer, request.headers()).and_then(|()| self.hosts.admit(&request));
-        if let Err(wrong) = admitted {
-            return Reply::from(wrong).map(Body::new);
-        }
+    /// Answers `request` from `peer`. Handlers find out who asks by `Extension<Caller>`.
+    pub(crate) async fn answer(&self, peer: IpAddr, mut request: Request<Incoming>) -> Response<Body> {
+        // Web pages are turned away before they could learn anything about tokens.
+        let admitted = self.hosts.admit(&request);
+        match admitted.and_then(|()| self.gate.admit(&self.node.access, peer, &request)) {
+            Ok(caller) => request.extensions_mut().insert(caller),
+            Err(wrong) => return Reply::from(wrong).map(Body::new),
+        };
         let Ok(response) = self.router.clone().oneshot(request).await.map_err(|never: Infallible| never);
         response
     }

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
-use tidegate_server::{Config, RulesFeed, Server, StartError};
+use tidegate_server::{AdminTokens, Config, NamedToken, Role, RulesFeed, Server, StartError};
 
-use crate::client::{Answer, Ask, config, send, start, start_with};
+use crate::client::{Answer, Ask, Running, config, eventually, send, start, start_with};
 
 const RULES: &str = "
 rules:
@@ -111,6 +111,167 @@ async fn callers_from_outside_need_what_is_configured() {
     let here = Config { allowed_networks: vec![own.into()], ..open };
     let server = start_with(here, rules()).await;
     assert_eq!(ask(server.addresses.http.port(), &[]).await.status, 200);
+}
+
+const ALICE: &str = "tg_0000000000000000000000000000000000000000000000000000000000000001";
+const BOB: &str = "tg_0000000000000000000000000000000000000000000000000000000000000002";
+
+/// The lines for alice, who may write, and bob, who may read.
+fn lines() -> [String; 2] {
+    let line = |name, role, secret| NamedToken::new(name, role, secret).unwrap().to_string();
+    [line("alice", Role::Write, ALICE), line("bob", Role::Read, BOB)]
+}
+
+fn inline() -> Option<AdminTokens> {
+    Some(AdminTokens::Inline(lines().join(",")))
+}
+
+/// Sends `method path` to `address` with a bearer token, if there is one.
+async fn ask_as(address: SocketAddr, token: Option<&str>, method: &str, path: &str) -> Answer {
+    let value = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<_> = value.iter().map(|value| ("authorization", value.as_str())).collect();
+    send(address, Ask::new(method, path).headers(&headers)).await
+}
+
+#[tokio::test]
+async fn admin_tokens_protect_the_admin_listener_and_no_other() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let named = Config { admin_tokens: inline(), ..config() };
+    assert!(Server::bind(Config { admin: everywhere, ..named.clone() }, rules()).await.is_ok());
+    for open in [Config { http: everywhere, ..named.clone() }, Config { grpc: everywhere, ..named }] {
+        let error = Server::bind(open, rules()).await.unwrap_err();
+        assert!(matches!(error, StartError::Unprotected { .. }), "{error:?}");
+        assert!(!error.to_string().contains("admin token"), "{error}");
+    }
+    let error = Server::bind(Config { admin: everywhere, ..config() }, rules()).await.unwrap_err();
+    assert!(error.to_string().contains("give admin tokens or a token"), "{error}");
+    let bad = Config { admin_tokens: Some(AdminTokens::Inline("alice write".to_owned())), ..config() };
+    let error = Server::bind(bad, rules()).await.unwrap_err();
+    assert!(error.to_string().contains("inline tokens:1: a line is `NAME ROLE"), "{error}");
+    let error = Server::bind(Config { admin_local: false, ..config() }, rules()).await.unwrap_err();
+    assert!(matches!(error, StartError::AdminLocal), "{error:?}");
+}
+
+#[tokio::test]
+async fn callers_on_this_machine_may_send_a_token_and_may_have_to() {
+    let config = Config { admin_tokens: inline(), ..config() };
+    let server = start_with(config.clone(), rules()).await;
+    let strict = start_with(Config { admin_local: false, ..config }, rules()).await;
+    let (open, closed) = (server.addresses.admin, strict.addresses.admin);
+    for (token, method, path, on_open, on_closed) in [
+        (None, "GET", "/v1/rules", 200, 401),
+        (None, "PUT", "/v1/rules", 405, 401),
+        (None, "GET", "/metrics", 200, 200),
+        (None, "GET", "/readyz", 200, 200),
+        (Some("wrong"), "GET", "/v1/rules", 401, 401),
+        (Some("wrong"), "GET", "/livez", 200, 200),
+        (Some(BOB), "GET", "/v1/rules", 200, 200),
+        (Some(BOB), "PUT", "/v1/rules", 403, 403),
+        (Some(ALICE), "PUT", "/v1/rules", 405, 405),
+    ] {
+        assert_eq!(ask_as(open, token, method, path).await.status, on_open, "{token:?} {method} {path}");
+        assert_eq!(ask_as(closed, token, method, path).await.status, on_closed, "{token:?} {method} {path}");
+    }
+    let refused = ask_as(open, Some(BOB), "DELETE", "/v1/rules/each").await.json();
+    let message = refused["message"].as_str().unwrap();
+    assert_eq!(
+        (refused["error"].as_str(), refused["field"].as_str()),
+        (Some("forbidden"), Some("authorization"))
+    );
+    assert!(message.contains("`bob` has the role read") && message.contains("needs write"), "{message}");
+    let explained = Ask::post("/v1/explain", r#"{"resource":"/"}"#);
+    let bob = format!("Bearer {BOB}");
+    assert_eq!(send(open, explained.headers(&[("authorization", &bob)])).await.status, 200, "a question");
+    let page = [("origin", "http://evil.example"), ("authorization", "Bearer wrong")];
+    let answer = send(open, Ask::get("/v1/rules").headers(&page)).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.json()["field"]),
+        (403, &"origin".into()),
+        "pages come first"
+    );
+}
+
+#[tokio::test]
+async fn callers_from_outside_need_a_named_token() {
+    if !is_in_namespace("access::callers_from_outside_need_a_named_token") {
+        return;
+    }
+    let own: IpAddr = OUTSIDE.parse().unwrap();
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let outside = |server: &Running| SocketAddr::new(own, server.addresses.admin.port());
+    let open = Config { http: everywhere, admin: everywhere, ..config() };
+
+    let named = Config { admin_tokens: inline(), token: Some("s3cret".to_owned()), ..open.clone() };
+    let server = start_with(named, rules()).await;
+    for (token, rules, metrics) in [
+        (None, 401, 401),
+        (Some("wrong"), 401, 401),
+        (Some("s3cret"), 401, 200),
+        (Some(BOB), 200, 200),
+        (Some(ALICE), 200, 200),
+    ] {
+        assert_eq!(ask_as(outside(&server), token, "GET", "/v1/rules").await.status, rules, "{token:?}");
+        assert_eq!(ask_as(outside(&server), token, "GET", "/metrics").await.status, metrics, "{token:?}");
+    }
+    let data = SocketAddr::new(own, server.addresses.http.port());
+    for token in [BOB, ALICE] {
+        assert_eq!(ask_as(data, Some(token), "GET", "/openapi.json").await.status, 401, "data is not theirs");
+    }
+
+    let alone = Config { admin_tokens: inline(), admin: everywhere, ..config() };
+    let server = start_with(alone, rules()).await;
+    assert_eq!(ask_as(outside(&server), None, "GET", "/metrics").await.status, 401);
+    assert_eq!(ask_as(outside(&server), Some(BOB), "GET", "/metrics").await.status, 200);
+
+    let network = Config { allowed_networks: vec![own.into()], ..open };
+    let server = start_with(network.clone(), rules()).await;
+    assert_eq!(ask_as(outside(&server), None, "GET", "/v1/rules").await.status, 200);
+    let answer = ask_as(outside(&server), None, "PUT", "/v1/rules").await;
+    assert_eq!(answer.status, 403);
+    assert!(answer.text().contains("--admin-tokens FILE"), "{}", answer.text());
+
+    let server = start_with(Config { admin_tokens: inline(), ..network }, rules()).await;
+    assert_eq!(ask_as(outside(&server), None, "GET", "/v1/rules").await.status, 401);
+    assert_eq!(ask_as(outside(&server), None, "GET", "/metrics").await.status, 200);
+    assert_eq!(ask_as(outside(&server), Some(ALICE), "PUT", "/v1/rules").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_token_file_may_change_at_any_time() {
+    let [alice, bob] = lines();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    let replace = |text: &str| {
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &path).unwrap();
+    };
+    replace(&alice);
+    let config = Config { admin_tokens: Some(AdminTokens::File(path.clone())), ..config() };
+    let server = start_with(config, rules()).await;
+    let status =
+        async |token| ask_as(server.addresses.admin, Some(token), "GET", "/v1/rules").await.status.as_u16();
+    assert_eq!((status(ALICE).await, status(BOB).await), (200, 401));
+
+    replace(&bob);
+    eventually("bob", async || status(BOB).await == 200).await;
+    assert_eq!(status(ALICE).await, 401, "hers was taken away");
+
+    replace(&format!("{alice}\nbob reads {BOB}\n"));
+    eventually("degraded", async || server.admin("/health").await.json()["status"] == "degraded").await;
+    let reasons = server.admin("/health").await.json()["reasons"].to_string();
+    assert!(reasons.contains("tokens:2: the hash is not") && reasons.contains("stay in use"), "{reasons}");
+    assert!(!reasons.contains(BOB), "{reasons}");
+    assert_eq!((status(ALICE).await, status(BOB).await), (401, 200), "nothing of it counts");
+    assert_eq!(server.admin("/readyz").await.status, 200, "it can still decide");
+
+    std::fs::remove_file(&path).unwrap();
+    eventually("gone", async || server.admin("/health").await.text().contains("it cannot be read")).await;
+    assert_eq!(status(BOB).await, 200);
+
+    replace(&format!("{alice}\n{bob}\n"));
+    eventually("normal", async || server.admin("/health").await.json()["status"] == "normal").await;
+    assert_eq!((status(ALICE).await, status(BOB).await), (200, 200));
 }
 
 #[tokio::test]
