@@ -9,6 +9,7 @@ use crate::options::ServeArgs;
 use crate::rules::RulesCommand;
 use crate::servers::StoreCommand;
 use crate::simulate::SimulateArgs;
+use crate::token::TokenCommand;
 
 /// An exact, fast rate limiter: rules, tiers, four algorithms
 #[derive(Debug, Parser)]
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Look at the servers that hold shared counters
     #[command(subcommand, after_help = STORE_EXAMPLES)]
     Store(StoreCommand),
+    /// Make tokens for those who may ask the admin listener
+    #[command(subcommand, after_help = TOKEN_EXAMPLES)]
+    Token(TokenCommand),
     /// Print a script that completes commands and options in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
@@ -65,6 +69,7 @@ Examples:
   tidegate serve --rules zookeeper://127.0.0.1:2181/config/ratelimit/rules
   tidegate serve --rules rules.yaml --store redis://127.0.0.1:6379   (one limit for all nodes that do so)
   tidegate serve --http 0.0.0.0:8080 --allow-networks 10.0.0.0/8 --token-file /run/secrets/token
+  tidegate serve --admin 0.0.0.0:8082 --admin-tokens /etc/tidegate/tokens   (see `tidegate token new --help`)
   TIDEGATE_LOG=json tidegate serve --config tidegate.yaml";
 
 const CHECK_EXAMPLES: &str = "\
@@ -112,6 +117,12 @@ Examples:
   tidegate store ping --store redis://127.0.0.1:6379
   tidegate store stats --store redis+cluster://10.0.0.1:6379,10.0.0.2:6379
   TIDEGATE_STORE=redis://127.0.0.1:6379 tidegate store ping --json";
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  tidegate token new --name alice --role write --append tokens
+  tidegate token hash --name bob --role read < bob.token >> tokens
+  tidegate serve --admin-tokens tokens                 with both, and whoever is added later";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

@@ -24,6 +24,7 @@ mod store;
 mod suggest;
 mod table;
 mod terminal;
+mod token;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Rules(command) => rules::run(&command),
         Command::Simulate(args) => simulate::run(&args),
         Command::Store(command) => servers::run(&command),
+        Command::Token(command) => token::run(&command),
         Command::Completions(args) => completions::run(&args),
     };
     outcome.unwrap_or_else(failure::Failure::report)

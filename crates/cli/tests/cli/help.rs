@@ -4,7 +4,7 @@ use crate::support::run;
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["serve"],
         &["check"],
@@ -14,6 +14,9 @@ fn every_command_explains_itself_with_examples() {
         &["rules", "convert"],
         &["rules", "schema"],
         &["simulate"],
+        &["token"],
+        &["token", "new"],
+        &["token", "hash"],
         &["completions"],
     ];
     for command in commands {

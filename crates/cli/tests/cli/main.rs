@@ -15,4 +15,5 @@ mod serve;
 mod shared_store;
 mod simulate;
 mod support;
+mod token;
 mod zookeeper;
