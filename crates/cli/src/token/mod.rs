@@ -105,7 +105,7 @@ fn new(args: &NewArgs) -> Result<(), Failure> {
     writeln!(out, "{secret}")?;
     match &args.append {
         Some(path) => {
-            anstream::eprintln!("The token is kept nowhere else; its hash is in {}.", path.display())
+            anstream::eprintln!("The token is kept nowhere else; its hash is in {}.", path.display());
         }
         None => {
             writeln!(out, "{token}")?;
