@@ -82,12 +82,7 @@ impl Document {
 
     /// Reads a text as far as it can be read; what is wrong is reported.
     pub(crate) fn read(reader: &mut Reader<'_>, text: &Arc<Text>) -> Self {
-        let content = text.content();
-        let roots = if json::looks_like(content) {
-            json::parse(reader, content)
-        } else {
-            yaml::parse(reader, content)
-        };
+        let roots = parse(reader, text.content());
         let mut document = Self { tiers_unclear: !reader.report.is_empty(), ..Self::empty(text) };
         let mut said = false;
         for root in &roots {
@@ -105,23 +100,14 @@ impl Document {
 
     /// Reads one document of the text; `false` if it says nothing.
     fn read_root(&mut self, reader: &mut Reader<'_>, node: &Node<'_>) -> bool {
-        match &node.kind {
-            Kind::Null => return false,
-            Kind::Map(entries) if entries.is_empty() => return false,
-            Kind::List(items) => self.read_rules(reader, items, Defaults::default()),
-            Kind::Map(entries) => {
-                let has = |key: &str| entries.iter().any(|entry| entry.key.value == key);
-                if has("rate_limits") {
-                    self.read_rate_limits(reader, node);
-                } else if (has("domain") || has("descriptors")) && !has("rule_id") {
-                    self.read_envoy(reader, node);
-                } else if has("rules") || !is_rule(node, has("rule_id")) {
-                    self.read_whole(reader, node);
-                } else {
-                    self.read_rules(reader, std::slice::from_ref(node), Defaults::default());
-                }
-            }
-            _ => {
+        match Form::of(node) {
+            Form::Nothing => return false,
+            Form::List => self.read_rules(reader, node.items(), Defaults::default()),
+            Form::RateLimits => self.read_rate_limits(reader, node),
+            Form::Envoy => self.read_envoy(reader, node),
+            Form::Whole => self.read_whole(reader, node),
+            Form::Rule => self.read_rules(reader, std::slice::from_ref(node), Defaults::default()),
+            Form::Scalar => {
                 let message = format!(
                     "a rule document must be a mapping or a list of rules, not {}; start with `rules:`",
                     node.describe()
@@ -130,6 +116,45 @@ impl Document {
             }
         }
         true
+    }
+}
+
+/// The documents of a text, in whichever language it is.
+pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'t>> {
+    if json::looks_like(content) { json::parse(reader, content) } else { yaml::parse(reader, content) }
+}
+
+/// What one document of a text means to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Nothing,
+    /// Rules in a list.
+    List,
+    /// Tiers alone.
+    RateLimits,
+    /// Descriptors, as Envoy's rate limit service reads them.
+    Envoy,
+    /// Rules and all else there may be.
+    Whole,
+    /// One rule.
+    Rule,
+    /// Nothing that a document could be.
+    Scalar,
+}
+
+impl Form {
+    pub(crate) fn of(node: &Node<'_>) -> Self {
+        let has = |key: &str| node.get(key).is_some();
+        match &node.kind {
+            Kind::Null => Self::Nothing,
+            Kind::List(_) => Self::List,
+            Kind::Map(entries) if entries.is_empty() => Self::Nothing,
+            Kind::Map(_) if has("rate_limits") => Self::RateLimits,
+            Kind::Map(_) if (has("domain") || has("descriptors")) && !has("rule_id") => Self::Envoy,
+            Kind::Map(_) if has("rules") || !is_rule(node, has("rule_id")) => Self::Whole,
+            Kind::Map(_) => Self::Rule,
+            _ => Self::Scalar,
+        }
     }
 }
 

@@ -126,7 +126,7 @@ fn says_something(entry: &Entry<'_>) -> bool {
 }
 
 /// Whether a text means itself without quotes, to every reader of YAML: words, paths and durations do.
-fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     let word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
     (word || text.parse::<Span>().is_ok())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))

@@ -36,10 +36,15 @@ fn opens_like(content: &str) -> bool {
     })
 }
 
+/// The tokens of a JSON text.
+pub(crate) fn scanner(content: &str) -> Scanner<'_> {
+    Scanner::new(content, &STRICT)
+}
+
 /// The values of a JSON text, one after the other. What cannot be parsed is reported, and ends the text.
 pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'t>> {
     let mut parser = Json {
-        scanner: Scanner::new(content, &STRICT),
+        scanner: scanner(content),
         cursor: Cursor::new(content),
         at: Place::START,
         token: None,

@@ -69,6 +69,47 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// The items of a list; none of anything else.
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.kind {
+            Kind::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The entries of a mapping; none of anything else.
+    pub(crate) fn entries(&self) -> &[Entry<'t>] {
+        match &self.kind {
+            Kind::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|entry| entry.key.value == key).map(|entry| &entry.value)
+    }
+
+    /// Whether both say the same in the same order, wherever it is written.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Null, Kind::Null) => true,
+            // How a flag is written counts where it is taken for a text.
+            (Kind::Flag(_, one), Kind::Flag(_, two)) => one == two,
+            (Kind::Number(one), Kind::Number(two)) | (Kind::Text(one), Kind::Text(two)) => one == two,
+            (Kind::List(one), Kind::List(two)) => {
+                one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.says_the_same(two))
+            }
+            (Kind::Map(one), Kind::Map(two)) => {
+                let same = |one: &Entry<'_>, two: &Entry<'_>| {
+                    one.key.value == two.key.value && one.value.says_the_same(&two.value)
+                };
+                one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
+            }
+            _ => false,
+        }
+    }
+
     /// How many values it consists of, itself included.
     pub(crate) fn size(&self) -> usize {
         1 + match &self.kind {

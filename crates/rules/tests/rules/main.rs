@@ -3,6 +3,7 @@
 
 mod bad;
 mod convert;
+mod edit;
 mod envoy;
 mod good;
 mod robust;
