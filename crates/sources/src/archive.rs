@@ -1,5 +1,8 @@
 //! Where documents can be changed, and what is remembered of every change.
 
+pub(crate) mod good;
+pub(crate) mod line;
+
 use std::future::Future;
 use std::pin::Pin;
 
@@ -9,7 +12,6 @@ use crate::{GoodText, StoredText};
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArchiveError>> + Send + 'a>>;
 
 /// How many records are kept of each subject; older ones are forgotten.
-#[expect(dead_code)]
 pub(crate) const MAX_RECORDS: usize = 100;
 
 /// The writing side of a source.

@@ -4,6 +4,7 @@
 //! all values in memory and applies changes to them. Whatever it cannot be sure of (a broken or silent connection, a
 //! history that was compacted) ends in reading everything again: that is the one way to recover, and so a tried one.
 
+mod archive;
 mod client;
 mod follow;
 mod keys;
@@ -17,6 +18,7 @@ use crate::{Next, RuleSource};
 
 use follow::Follower;
 
+pub use archive::EtcdArchive;
 pub use url::{EtcdTls, EtcdUrl, EtcdUrlError};
 
 /// Rules from etcd: one document per key.

@@ -4,6 +4,7 @@
 //! then anyway makes up for those that never come. New content must look the same twice in a row before it counts,
 //! so that a file caught half written, or between the two steps of a replacement, is left alone until it is whole.
 
+mod archive;
 mod read;
 mod settle;
 mod watch;
@@ -19,6 +20,8 @@ use crate::{Event, Next, RuleSource, Snapshot};
 use read::{Content, Look};
 use settle::{Settling, Step};
 use watch::Watch;
+
+pub use archive::FileArchive;
 
 /// How long content must stay the same before it counts.
 const SETTLE: Duration = Duration::from_millis(100);

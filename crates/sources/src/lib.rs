@@ -19,6 +19,7 @@
 
 mod archive;
 mod authority;
+mod book;
 
 mod etcd;
 mod file;
@@ -35,10 +36,11 @@ use tidegate_rules::{Problem, Problems, Source};
 pub use archive::{
     Action, Answer, ArchiveError, Author, Commit, Contents, NewRecord, Record, RuleArchive, Subject, Write,
 };
-pub use etcd::{EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
-pub use file::FileSource;
+pub use book::{BookError, Change, Entry, Guard, Listing, Plan, RuleBook, Step, Wish};
+pub use etcd::{EtcdArchive, EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
+pub use file::{FileArchive, FileSource};
 pub use mend::{Aside, LastGood, Mended, mend};
-pub use zookeeper::{ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
+pub use zookeeper::{ZookeeperArchive, ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source's next event, when it comes.
 pub type Next<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;

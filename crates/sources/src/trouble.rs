@@ -1,5 +1,7 @@
 //! What can go wrong with a server, with what to do about it.
 
+use crate::archive::ArchiveError;
+
 /// Why there are no documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -32,8 +34,22 @@ impl Trouble {
         Self { kind: Kind::Refused, text }
     }
 
+    /// The one of two that says more: what a server says beats that another says nothing.
+    pub(crate) fn more_telling(worst: Option<Self>, other: Self) -> Self {
+        worst.filter(|worst| worst.kind != Kind::Away || other.kind == Kind::Away).unwrap_or(other)
+    }
+
     /// Whether telling this after `other` is no news. How a server is away may look different at every try.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self == other || (self.kind == Kind::Away && other.kind == Kind::Away)
+    }
+}
+
+impl From<Trouble> for ArchiveError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble.kind {
+            Kind::Away => Self::Away(trouble.text),
+            Kind::Refused | Kind::Data => Self::Refused(trouble.text),
+        }
     }
 }

@@ -5,9 +5,11 @@
 //! unseen between the two. Whatever it cannot be sure of (a connection that was lost, a session that has expired) ends
 //! in reading everything again, which is done now and then anyway.
 
+mod archive;
 mod follow;
 mod link;
 mod nodes;
+mod session;
 mod trouble;
 mod url;
 
@@ -16,6 +18,7 @@ use crate::{Next, RuleSource};
 
 use follow::Follower;
 
+pub use archive::ZookeeperArchive;
 pub use url::{ZookeeperUrl, ZookeeperUrlError};
 
 /// Rules from ZooKeeper: one document per znode.

@@ -1,4 +1,4 @@
-//! The three calls of etcd that reading takes, to one server.
+//! The calls of etcd that reading and changing keys take, to one server.
 
 use std::error::Error;
 use std::fs;
@@ -17,8 +17,8 @@ use tonic_prost::ProstCodec;
 
 use super::keys::MAX_BYTES;
 use super::message::{
-    Ask, AuthenticateRequest, AuthenticateResponse, RangeRequest, RangeResponse, WatchCreate, WatchProgress,
-    WatchRequest, WatchResponse,
+    Ask, AuthenticateRequest, AuthenticateResponse, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+    WatchCreate, WatchProgress, WatchRequest, WatchResponse,
 };
 use super::url::{EtcdTls, EtcdUrl};
 
@@ -67,6 +67,11 @@ impl Client {
     /// Reads keys, as a majority of the servers knows them.
     pub(super) async fn range(&mut self, request: RangeRequest) -> Result<RangeResponse, Status> {
         self.call("/etcdserverpb.KV/Range", request).await
+    }
+
+    /// Changes keys, all or none.
+    pub(super) async fn txn(&mut self, request: TxnRequest) -> Result<TxnResponse, Status> {
+        self.call("/etcdserverpb.KV/Txn", request).await
     }
 
     /// Starts to watch keys.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::link::Link;
-use super::trouble::{Kind, Trouble};
+use super::trouble::Trouble;
 use super::url::EtcdUrl;
 use crate::following::{Gone, Teller};
 
@@ -71,13 +71,7 @@ impl Follower {
                 Ok(link) => return Ok(link),
                 Err(trouble) => {
                     self.turn += 1;
-                    // What a server says beats that another says nothing.
-                    if worst
-                        .as_ref()
-                        .is_none_or(|worst| worst.kind == Kind::Away && trouble.kind != Kind::Away)
-                    {
-                        worst = Some(trouble);
-                    }
+                    worst = Some(Trouble::more_telling(worst, trouble));
                 }
             }
         }

@@ -8,15 +8,12 @@ use tokio::time::timeout;
 
 use super::client::{Client, Failure, Watch};
 use super::keys::{self, Keys, MAX_KEYS};
-use super::message::{RangeRequest, WatchCreate, WatchResponse};
+use super::message::{RangeRequest, WatchCreate, WatchResponse, end_of};
 use super::trouble::Trouble;
 use super::url::EtcdUrl;
 
 /// How long a server may take to answer one request.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How many keys to ask for at once.
-const PAGE: i64 = 1000;
 
 /// All keys, and how they change.
 #[derive(Debug)]
@@ -92,9 +89,9 @@ impl Link {
 
 /// What is asked, and whom; both are named when it goes wrong.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
-    address: &'a str,
-    prefix: &'a str,
+pub(super) struct Place<'a> {
+    pub(super) address: &'a str,
+    pub(super) prefix: &'a str,
 }
 
 impl Place<'_> {
@@ -104,7 +101,7 @@ impl Place<'_> {
         // The range is a little too wide, so that one watch sees all changes of one revision together.
         let request = WatchCreate {
             key: self.prefix.into(),
-            range_end: after(&format!("{}/", self.prefix)),
+            range_end: end_of(&format!("{}/", self.prefix)),
             start_revision: revision + 1,
         };
         let mut watch = self.patiently(client.watch(request)).await?;
@@ -113,7 +110,8 @@ impl Place<'_> {
         if created.canceled { Err(self.canceled(&created)) } else { Ok((watch, keys, revision)) }
     }
 
-    async fn read(self, client: &mut Client) -> Result<(Keys, i64), Trouble> {
+    /// All keys at one revision, and which that is.
+    pub(super) async fn read(self, client: &mut Client) -> Result<(Keys, i64), Trouble> {
         let mut keys = Keys::new(self.prefix);
         let first = RangeRequest { key: self.prefix.into(), ..RangeRequest::default() };
         let answer = self.patiently(client.range(first)).await?;
@@ -122,11 +120,9 @@ impl Place<'_> {
             keys.put(kv)?;
         }
         for folder in Keys::folders(self.prefix) {
-            let range_end = after(&folder);
-            let mut key = folder.into_bytes();
+            let mut page = RangeRequest::of_all(&folder, revision);
             loop {
-                let request = RangeRequest { key, range_end: range_end.clone(), limit: PAGE, revision };
-                let answer = self.patiently(client.range(request)).await?;
+                let answer = self.patiently(client.range(page.clone())).await?;
                 // Known before the rest is read.
                 if usize::try_from(answer.count).is_ok_and(|count| count > MAX_KEYS) {
                     return Err(keys::too_many(self.prefix));
@@ -134,9 +130,9 @@ impl Place<'_> {
                 for kv in &answer.kvs {
                     keys.put(kv)?;
                 }
-                match answer.kvs.into_iter().next_back() {
-                    Some(last) if answer.more => key = [last.key, vec![0]].concat(),
-                    _ => break,
+                match page.after(&answer) {
+                    Some(next) => page = next,
+                    None => break,
                 }
             }
         }
@@ -144,7 +140,10 @@ impl Place<'_> {
     }
 
     /// Waits for an answer, but not for ever.
-    async fn patiently<T, E>(self, answer: impl Future<Output = Result<T, E>>) -> Result<T, Trouble>
+    pub(super) async fn patiently<T, E>(
+        self,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Trouble>
     where
         E: Into<Failure>,
     {
@@ -169,15 +168,6 @@ impl Place<'_> {
         };
         Trouble::said(self.address, self.prefix, &reason.replace("PermissionDenied", "permission denied"))
     }
-}
-
-/// The first key after all that begin with `folder`, which ends with a slash.
-fn after(folder: &str) -> Vec<u8> {
-    let mut end = folder.as_bytes().to_vec();
-    if let Some(slash) = end.last_mut() {
-        *slash += 1;
-    }
-    end
 }
 
 #[cfg(test)]

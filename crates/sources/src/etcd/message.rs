@@ -1,6 +1,9 @@
-//! The messages of etcd's API v3 that reading takes, with only the fields that are used.
+//! The messages of etcd's API v3 that reading and changing keys take, with only the fields that are used.
 
 use prost::{Message, Oneof};
+
+/// How many keys to ask for at once.
+const PAGE: i64 = 1000;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Header {
@@ -44,6 +47,31 @@ pub(super) struct RangeRequest {
     /// 0: the latest.
     #[prost(int64, tag = "4")]
     pub(super) revision: i64,
+    #[prost(bool, tag = "8")]
+    pub(super) keys_only: bool,
+}
+
+impl RangeRequest {
+    /// The first of all keys that begin with `folder`, which ends with a slash.
+    pub(super) fn of_all(folder: &str, revision: i64) -> Self {
+        let (key, range_end) = (folder.as_bytes().to_vec(), end_of(folder));
+        Self { key, range_end, limit: PAGE, revision, keys_only: false }
+    }
+
+    /// What comes after an answer that does not have all.
+    pub(super) fn after(self, answer: &RangeResponse) -> Option<Self> {
+        let last = answer.kvs.last().filter(|_| answer.more)?;
+        Some(Self { key: [&*last.key, &[0]].concat(), ..self })
+    }
+}
+
+/// The first key after all that begin with `folder`, which ends with a slash.
+pub(super) fn end_of(folder: &str) -> Vec<u8> {
+    let mut end = folder.as_bytes().to_vec();
+    if let Some(slash) = end.last_mut() {
+        *slash += 1;
+    }
+    end
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -57,6 +85,86 @@ pub(super) struct RangeResponse {
     /// How many keys there are in the range, whatever the limit.
     #[prost(int64, tag = "4")]
     pub(super) count: i64,
+}
+
+/// Does all of `success` if all of `compare` holds, else nothing.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) success: Vec<Op>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<Header>,
+    #[prost(bool, tag = "2")]
+    pub(super) succeeded: bool,
+}
+
+/// That a key was last changed at a revision; 0 if it is not to be there.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Compare {
+    #[prost(int32, tag = "2")]
+    target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    key: Vec<u8>,
+    #[prost(int64, optional, tag = "6")]
+    mod_revision: Option<i64>,
+}
+
+impl Compare {
+    pub(super) fn changed_at(key: &str, revision: i64) -> Self {
+        // Of what can be compared, the revision of the last change is number 2.
+        Self { target: 2, key: key.into(), mod_revision: Some(revision) }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Op {
+    #[prost(oneof = "Doing", tags = "2, 3")]
+    doing: Option<Doing>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum Doing {
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    Delete(DeleteRequest),
+}
+
+impl Op {
+    pub(super) fn put(key: &str, value: String) -> Self {
+        Self { doing: Some(Doing::Put(PutRequest { key: key.into(), value: value.into() })) }
+    }
+
+    pub(super) fn delete(key: &str) -> Self {
+        Self { doing: Some(Doing::Delete(DeleteRequest { key: key.into(), range_end: Vec::new() })) }
+    }
+
+    /// Deletes the keys from `key` up to, not including, `range_end`.
+    pub(super) fn delete_range(key: Vec<u8>, range_end: Vec<u8>) -> Self {
+        Self { doing: Some(Doing::Delete(DeleteRequest { key, range_end })) }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct DeleteRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-pub(super) use crate::trouble::{Kind, Trouble};
+pub(super) use crate::trouble::Trouble;
 
 impl Trouble {
     /// An error of the server at `address`, which was asked for keys that begin with `prefix`.
@@ -25,14 +25,18 @@ impl Trouble {
             ))
         } else if has("permission denied") {
             Self::refused(format!(
-                "etcd at {address} does not let this user read {prefix}; \
-                 etcdctl role grant-permission ROLE read {prefix} --prefix=true"
+                "etcd at {address} does not let this user read {prefix}, or not change it; \
+                 etcdctl role grant-permission ROLE read {prefix} --prefix=true (readwrite for who changes rules)"
+            ))
+        } else if has("too many operations") || has("request is too large") {
+            Self::refused(format!(
+                "etcd at {address} does not take that much in one step ({text}); change fewer or shorter rules at once"
             ))
         } else if has("message length too large") {
             super::keys::too_large(prefix)
         } else {
             Self::away(format!(
-                "cannot read rules from etcd at {address}: {text}; see that it runs there and answers"
+                "cannot reach the rules in etcd at {address}: {text}; see that it runs there and answers"
             ))
         }
     }

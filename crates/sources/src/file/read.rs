@@ -62,14 +62,31 @@ impl Look {
     }
 }
 
+/// All documents there are, be they none.
+pub(super) fn contents(path: &Path) -> Result<Vec<StoredText>, String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        _ => read_all(&list(path)?),
+    }
+}
+
 fn digest(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The files that `path` stands for, in order.
+/// The files that `path` stands for. None at all is a mistake far more often than a wish for no limits.
 fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let files = list(path)?;
+    if files.is_empty() {
+        return Err(format!("{} holds no *.yaml, *.yml or *.json; put the rules there", path.display()));
+    }
+    Ok(files)
+}
+
+/// The files that `path` stands for, in order.
+fn list(path: &Path) -> Result<Vec<PathBuf>, String> {
     let metadata = fs::metadata(path).map_err(|error| explain(path, &error))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -82,14 +99,11 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
         }
     }
     files.sort();
-    if files.is_empty() {
-        return Err(format!("{} holds no *.yaml, *.yml or *.json; put the rules there", path.display()));
-    }
     Ok(files)
 }
 
 /// Hidden files are what editors and Kubernetes work with, not what somebody wrote.
-fn is_document(file: &Path) -> bool {
+pub(super) fn is_document(file: &Path) -> bool {
     let hidden = file.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
     !hidden && file.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known))
 }

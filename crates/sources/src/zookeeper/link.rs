@@ -2,23 +2,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use futures_util::future::{FutureExt, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::time::timeout;
-use zookeeper_client::{Client, Error, OneshotWatcher, Stat, StateWatcher};
+use zookeeper_client::{OneshotWatcher, StateWatcher};
 
 use super::nodes::Nodes;
-use super::trouble::{self, Trouble};
+use super::session::Session;
+use super::trouble::Trouble;
 use super::url::ZookeeperUrl;
-
-/// How long a server may take to answer one request.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long the servers are to keep a session that they do not hear of. A connection is given up after two fifths of it
-/// without a sign of life.
-const SESSION: Duration = Duration::from_secs(10);
 
 /// How many znodes to ask for at once.
 const AT_ONCE: usize = 64;
@@ -50,16 +42,13 @@ type Watches = FuturesUnordered<Pin<Box<dyn Future<Output = Fired> + Send>>>;
 impl Link {
     /// Reads everything in a new session.
     pub(super) async fn open(url: &ZookeeperUrl) -> Result<Self, Trouble> {
-        let mut connector = Client::connector().with_session_timeout(SESSION).with_fail_eagerly();
-        if let Some((user, password)) = &url.login {
-            connector = connector.with_auth("digest", format!("{user}:{password}").as_bytes());
-        }
-        let session = match timeout(PATIENCE, connector.connect(&url.servers)).await {
-            Ok(Ok(client)) => Session { url: url.clone(), client },
-            Ok(Err(error)) => return Err(trouble::of(url, &url.path, &error)),
-            Err(_) => return Err(trouble::silent(url)),
-        };
-        let mut link = Self { session, nodes: Nodes::new(&url.path), watches: Watches::new() };
+        Self::over(Session::open(url).await?).await
+    }
+
+    /// Reads everything in this session.
+    pub(super) async fn over(session: Session) -> Result<Self, Trouble> {
+        let nodes = Nodes::new(&session.url.path);
+        let mut link = Self { session, nodes, watches: Watches::new() };
         link.read_again().await?;
         Ok(link)
     }
@@ -205,43 +194,12 @@ impl Link {
     }
 }
 
-/// Whom to ask, and about what.
-#[derive(Clone)]
-struct Session {
-    url: ZookeeperUrl,
-    client: Client,
-}
-
-impl Session {
-    async fn read_child(&self, path: String) -> Result<Option<(Vec<u8>, Stat, OneshotWatcher)>, Trouble> {
-        self.find(&path, self.client.get_and_watch_data(&path)).await
-    }
-
-    /// Waits for an answer about a znode, but not for ever; nothing if there is no such znode.
-    async fn find<T>(
-        &self,
-        path: &str,
-        answer: impl Future<Output = Result<T, Error>>,
-    ) -> Result<Option<T>, Trouble> {
-        match timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => Ok(Some(answer)),
-            Ok(Err(Error::NoNode)) => Ok(None),
-            Ok(Err(error)) => Err(trouble::of(&self.url, path, &error)),
-            Err(_) => Err(trouble::silent(&self.url)),
-        }
-    }
-
-    /// The same where there need not be such a znode.
-    async fn ask<T>(&self, path: &str, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
-        let answer = self.find(path, answer).await?;
-        answer.ok_or_else(|| trouble::of(&self.url, path, &Error::NoNode))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tidegate_testkit::Zookeeper;
+    use tokio::time::timeout;
 
+    use super::super::session::PATIENCE;
     use super::*;
 
     /// The safety net: what is compared every now and then does not depend on watches, and sets them again.

@@ -138,26 +138,32 @@ impl Nodes {
     /// All documents. None at all is a mistake in the path far more often than a wish for no limits.
     pub(super) fn documents(&self) -> Result<Vec<StoredText>, Trouble> {
         let path = &self.path;
-        let Some(own) = &self.own else {
+        if !self.is_there() {
             return Err(Trouble::data(format!(
                 "ZooKeeper has no znode {path}; create it and one below it for each rule, or correct the path in the URL"
             )));
-        };
-        // The path mostly is a mere folder.
-        let own = Some((path.clone(), own)).filter(|(_, node)| node.text.as_ref() != Ok(&String::new()));
-        let children = self.children.iter().map(|(name, node)| (self.path_of(name), node));
-        let documents = own.into_iter().chain(children).map(|(name, node)| StoredText {
-            name,
-            text: node.text.clone(),
-            version: version_of(node.mzxid),
-        });
-        let documents: Vec<StoredText> = documents.collect();
+        }
+        let documents = self.all();
         if documents.is_empty() {
             return Err(Trouble::data(format!(
                 "ZooKeeper holds no rules at {path}; put one there, as in: zkCli.sh create {path}/ID \"$(cat rule.yaml)\""
             )));
         }
         Ok(documents)
+    }
+
+    /// All documents, be they none.
+    pub(super) fn all(&self) -> Vec<StoredText> {
+        // The path mostly is a mere folder.
+        let own = self.own.iter().filter(|node| node.text.as_ref() != Ok(&String::new()));
+        let own = own.map(|node| (self.path.clone(), node));
+        let children = self.children.iter().map(|(name, node)| (self.path_of(name), node));
+        let document = |(name, node): (String, &Node)| StoredText {
+            name,
+            text: node.text.clone(),
+            version: version_of(node.mzxid),
+        };
+        own.chain(children).map(document).collect()
     }
 }
 

@@ -10,12 +10,12 @@ pub(super) use crate::trouble::Trouble;
 pub(super) fn of(url: &ZookeeperUrl, path: &str, error: &Error) -> Trouble {
     match (error, &url.login) {
         (Error::NoAuth, Some((user, _))) => Trouble::refused(format!(
-            "ZooKeeper does not let {user} read {path}; correct user and password in the URL, \
-             or grant the permission r with setAcl -R {} in zkCli.sh",
+            "ZooKeeper does not let {user} read or change {path}; correct user and password in the URL, \
+             or grant the permission r (crwd for who changes rules) with setAcl -R {} in zkCli.sh",
             url.path
         )),
         (Error::NoAuth, None) => Trouble::refused(format!(
-            "ZooKeeper does not let everybody read {path}; write user:password@ before the host in the URL"
+            "ZooKeeper does not let everybody read or change {path}; write user:password@ before the host in the URL"
         )),
         (Error::AuthFailed, _) => Trouble::refused(format!(
             "ZooKeeper at {} refuses user and password; correct them in the URL",
@@ -40,6 +40,6 @@ pub(super) fn lost(url: &ZookeeperUrl) -> Trouble {
 fn away(url: &ZookeeperUrl, why: &str) -> Trouble {
     let servers = &url.servers;
     Trouble::away(format!(
-        "cannot read rules from ZooKeeper at {servers}: {why}; see that it runs there and answers"
+        "cannot reach the rules in ZooKeeper at {servers}: {why}; see that it runs there and answers"
     ))
 }

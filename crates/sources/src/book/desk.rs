@@ -1,0 +1,320 @@
+//! Documents as they would be, while changes are put together.
+
+use std::collections::HashMap;
+
+use tidegate_rules::{
+    Document, EditError, Problems, Source, compile, put_rule, read, remove_rule, rule_text, split,
+};
+
+use super::{BookError, Entry, Guard, Listing, Plan, Step};
+use crate::archive::{Action, Contents, NewRecord, RuleArchive, Subject, Write};
+use crate::mend::{Aside, Mended};
+
+/// All documents of an archive, some of them changed.
+pub(super) struct Desk<'a> {
+    archive: &'a dyn RuleArchive,
+    sheets: Vec<Sheet>,
+    /// Where each rule is, by id.
+    places: HashMap<String, usize>,
+    aside: Vec<Aside>,
+    state: u64,
+    /// Whether each document is taken by itself.
+    apart: bool,
+    steps: Vec<Step>,
+}
+
+/// One document.
+struct Sheet {
+    name: String,
+    /// The version that it has in the archive; `None` if it is not there.
+    version: Option<u64>,
+    /// What is written; `None` if it is not there, or no text.
+    text: Option<String>,
+    /// Whether what is written cannot be used, and the last good text is used instead, if there is one.
+    bad: Option<Option<String>>,
+    /// What has been done to it.
+    records: Vec<NewRecord>,
+}
+
+impl Sheet {
+    /// What nodes go by.
+    fn in_force(&self) -> Option<Source<'_>> {
+        let text = self.bad.as_ref().unwrap_or(&self.text).as_deref()?;
+        Some(Source { name: &self.name, text })
+    }
+
+    /// What is written, to be changed.
+    fn written(&self) -> Option<Source<'_>> {
+        Some(Source { name: &self.name, text: self.text.as_deref()? })
+    }
+
+    /// Whether it is about this rule and nothing else.
+    fn is_only(&self, rule_id: &str) -> bool {
+        let rules = self.written().and_then(|source| split(&source).ok());
+        matches!(rules.as_deref(), Some([(id, _)]) if id == rule_id)
+    }
+
+    fn cannot_edit(&self, error: EditError) -> BookError {
+        BookError::Edit { document: self.name.clone(), error }
+    }
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(archive: &'a dyn RuleArchive, contents: Contents, mended: Mended) -> Self {
+        let mut good: HashMap<String, Option<String>> =
+            mended.documents.into_iter().map(|document| (document.name, document.text.ok())).collect();
+        let bad: Vec<&str> = mended.aside.iter().map(|aside| &*aside.name).collect();
+        let sheets = contents.documents.into_iter().map(|document| Sheet {
+            bad: bad.contains(&&*document.name).then(|| good.remove(&document.name).flatten()),
+            name: document.name,
+            version: Some(document.version),
+            text: document.text.ok(),
+            records: Vec::new(),
+        });
+        let mut desk = Self {
+            archive,
+            sheets: sheets.collect(),
+            places: HashMap::new(),
+            aside: Vec::new(),
+            state: contents.state,
+            apart: contents.apart,
+            steps: Vec::new(),
+        };
+        for position in 0..desk.sheets.len() {
+            desk.find_rules(position);
+        }
+        desk.aside = mended.aside;
+        desk
+    }
+
+    fn find_rules(&mut self, position: usize) {
+        let document = self.sheets[position].in_force().and_then(|source| read(&source).ok());
+        for rule in document.iter().flat_map(Document::rules) {
+            self.places.entry(rule.id.to_string()).or_insert(position);
+        }
+    }
+
+    /// A document by the name that it has here; people may leave out what all names have in common.
+    pub(super) fn full_name(&self, subject: Subject) -> Result<Subject, BookError> {
+        match subject {
+            Subject::Document(name) if self.named(&name).is_none() => {
+                self.archive.place_of_document(&name).map(Subject::Document).map_err(BookError::Name)
+            }
+            known => Ok(known),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.sheets.iter().position(|sheet| sheet.name == name)
+    }
+
+    fn place_of(&self, subject: &Subject) -> Option<usize> {
+        match subject {
+            Subject::Document(name) => self.named(name),
+            // What stands in the place of a rule and cannot be read is what a change replaces.
+            Subject::Rule(id) => self.places.get(id).copied().or_else(|| {
+                self.named(&self.archive.place_of_rule(id)).filter(|&place| self.sheets[place].bad.is_some())
+            }),
+        }
+    }
+
+    pub(super) fn list(self) -> Listing {
+        let (mut rules, mut documents) = (Vec::new(), Vec::new());
+        for sheet in &self.sheets {
+            let (Some(source), Some(version)) = (sheet.in_force(), sheet.version) else { continue };
+            let Ok(read) = read(&source) else { continue };
+            let ids: Vec<String> = read.rules().map(|rule| rule.id.to_string()).collect();
+            if !matches!(&*ids, [id] if self.archive.place_of_rule(id) == sheet.name) {
+                documents.push((sheet.name.clone(), version));
+            }
+            for name in ids {
+                let text = rule_text(&source, &name).ok().flatten();
+                rules.push(Entry { name, document: sheet.name.clone(), version, text });
+            }
+        }
+        Listing { rules, documents, aside: self.aside }
+    }
+
+    pub(super) fn get(&self, subject: &Subject) -> Result<Entry, BookError> {
+        let subject = self.full_name(subject.clone())?;
+        let sheet = self.place_of(&subject).map(|place| &self.sheets[place]);
+        let Some((sheet, version)) = sheet.and_then(|sheet| Some((sheet, sheet.version?))) else {
+            return Err(BookError::NotFound(subject));
+        };
+        let text = self.text_of(sheet, &subject);
+        let (Subject::Rule(name) | Subject::Document(name)) = subject;
+        Ok(Entry { name, document: sheet.name.clone(), version, text })
+    }
+
+    /// What is written of a rule or a document; a bad document as a whole.
+    fn text_of(&self, sheet: &Sheet, subject: &Subject) -> Option<String> {
+        match subject {
+            Subject::Rule(id) if sheet.bad.is_none() => rule_text(&sheet.written()?, id).ok().flatten(),
+            _ => sheet.text.clone(),
+        }
+    }
+
+    /// Has a rule or a document be `text`; because it was so at version `back_to`, if that is why.
+    pub(super) fn put(
+        &mut self,
+        subject: Subject,
+        text: String,
+        guard: Guard,
+        back_to: Option<u64>,
+    ) -> Result<(), BookError> {
+        self.check_guard(&subject, guard)?;
+        let place = self.place_of(&subject);
+        let before = place.and_then(|place| self.text_of(&self.sheets[place], &subject));
+        if before.as_deref().map(str::trim_end) == Some(text.trim_end()) {
+            return Ok(());
+        }
+        let place = match (place, &subject) {
+            (Some(place), _) => place,
+            (None, Subject::Rule(id)) => self.sheet(self.archive.place_of_rule(id)),
+            (None, Subject::Document(name)) => self.sheet(name.clone()),
+        };
+        let sheet = &self.sheets[place];
+        let whole = match &subject {
+            Subject::Document(name) => {
+                read(&Source { name, text: &text }).map_err(BookError::Invalid)?;
+                text.clone()
+            }
+            Subject::Rule(id) => {
+                is_rule(id, &text)?;
+                match sheet.written() {
+                    // A file keeps its comments even if it has but one rule.
+                    Some(written) if sheet.bad.is_none() && !(self.apart && self.is_own(sheet, id)) => {
+                        put_rule(&written, id, &text).map_err(|error| sheet.cannot_edit(error))?
+                    }
+                    _ => text.clone(),
+                }
+            }
+        };
+        let action = match (back_to, &before) {
+            (Some(to), _) => Action::RolledBack { to },
+            (None, Some(_)) => Action::Changed,
+            (None, None) => Action::Created,
+        };
+        self.write(place, Some(whole), subject, action, before, Some(text));
+        Ok(())
+    }
+
+    /// Takes a rule or a document away.
+    pub(super) fn delete(
+        &mut self,
+        subject: Subject,
+        guard: Guard,
+        back_to: Option<u64>,
+    ) -> Result<(), BookError> {
+        self.check_guard(&subject, guard)?;
+        let Some(place) = self.place_of(&subject) else { return Err(BookError::NotFound(subject)) };
+        let sheet = &self.sheets[place];
+        let before = self.text_of(sheet, &subject);
+        // A file that is all there is stays, and says that there are no rules.
+        let more = self.apart || self.sheets.len() > 1;
+        let rest = match (&subject, sheet.written()) {
+            (Subject::Rule(id), Some(written))
+                if sheet.bad.is_none() && !(more && self.is_own(sheet, id)) =>
+            {
+                Some(remove_rule(&written, id).map_err(|error| sheet.cannot_edit(error))?)
+            }
+            _ => None,
+        };
+        let action = back_to.map_or(Action::Deleted, |to| Action::RolledBack { to });
+        self.write(place, rest, subject, action, before, None);
+        Ok(())
+    }
+
+    /// Whether a document is there for this rule alone.
+    fn is_own(&self, sheet: &Sheet, rule_id: &str) -> bool {
+        self.archive.place_of_rule(rule_id) == sheet.name && sheet.is_only(rule_id)
+    }
+
+    fn check_guard(&self, subject: &Subject, guard: Guard) -> Result<(), BookError> {
+        let present = self.place_of(subject).and_then(|place| self.sheets[place].version);
+        let (holds, expected) = match guard {
+            Guard::Any => (true, None),
+            Guard::Version(version) => (present == Some(version), Some(version)),
+            Guard::Absent => (present.is_none(), None),
+            Guard::Present if present.is_some() => (true, None),
+            Guard::Present => return Err(BookError::NotFound(subject.clone())),
+        };
+        if holds {
+            return Ok(());
+        }
+        Err(BookError::Conflict { subject: subject.clone(), expected, present })
+    }
+
+    /// The position of a document, which is put on the desk if it is not there.
+    fn sheet(&mut self, name: String) -> usize {
+        self.named(&name).unwrap_or_else(|| {
+            self.sheets.push(Sheet { name, version: None, text: None, bad: None, records: Vec::new() });
+            self.sheets.len() - 1
+        })
+    }
+
+    fn write(
+        &mut self,
+        place: usize,
+        text: Option<String>,
+        subject: Subject,
+        action: Action,
+        before: Option<String>,
+        after: Option<String>,
+    ) {
+        let sheet = &mut self.sheets[place];
+        (sheet.text, sheet.bad) = (text, None);
+        let (document, previous) = (sheet.name.clone(), sheet.version);
+        sheet.records.push(NewRecord {
+            subject: subject.clone(),
+            action,
+            previous,
+            before: before.clone(),
+            after: after.clone(),
+        });
+        self.steps.push(Step { subject, document, previous, action, before, after });
+        self.places.retain(|_, known| *known != place);
+        self.find_rules(place);
+    }
+
+    /// What is to be written, if all documents together are good.
+    pub(super) fn finish(self) -> Result<Plan, BookError> {
+        let Self { sheets, state, steps, .. } = self;
+        if !steps.is_empty() {
+            check_together(&sheets)?;
+        }
+        let writes = sheets.into_iter().filter(|sheet| !sheet.records.is_empty());
+        let writes = writes.map(|Sheet { name, version, text, records, .. }| Write {
+            document: name,
+            expected: version,
+            text,
+            records,
+        });
+        Ok(Plan { steps, writes: writes.collect(), state })
+    }
+}
+
+/// A rule and nothing else, by this id.
+fn is_rule(rule_id: &str, text: &str) -> Result<(), BookError> {
+    let rules = split(&Source { name: rule_id, text }).map_err(|error| match error {
+        EditError::Text(problems) => BookError::Invalid(problems),
+        error => BookError::Edit { document: rule_id.to_owned(), error },
+    })?;
+    match &*rules {
+        [(id, _)] if id == rule_id => Ok(()),
+        [(id, _)] => Err(BookError::Name(format!(
+            "the text is about rule {id}, not {rule_id}; to give a rule another id, create the new one and delete the old"
+        ))),
+        several => Err(BookError::Name(format!("the text has {} rules; one is needed", several.len()))),
+    }
+}
+
+fn check_together(sheets: &[Sheet]) -> Result<(), BookError> {
+    let documents: Result<Vec<Document>, Problems> =
+        sheets.iter().filter_map(Sheet::in_force).map(|source| read(&source)).collect();
+    let documents = documents.map_err(BookError::Invalid)?;
+    if documents.is_empty() {
+        return Err(BookError::Last);
+    }
+    compile(documents, 0).map(drop).map_err(BookError::Invalid)
+}
