@@ -9,7 +9,6 @@ use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
 use tidegate_rules::EXAMPLE;
 use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError};
-use tidegate_sources::{EtcdSource, FileSource, ZookeeperSource};
 
 use crate::banner;
 use crate::failure::{Failure, Outcome};
@@ -18,7 +17,6 @@ use crate::options::{LogFormat, ServeArgs};
 use crate::rules;
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::source::RulesSource;
 use crate::store::Store;
 
 /// What the built-in rules are called in messages.
@@ -41,9 +39,7 @@ async fn serve(settings: &Settings) -> Outcome {
         Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
     let feed = match &settings.rules {
         None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
-        Some(RulesSource::File(path)) => RulesFeed::watch(FileSource::new(path)),
-        Some(RulesSource::Etcd(url)) => RulesFeed::watch(EtcdSource::new((**url).clone())),
-        Some(RulesSource::Zookeeper(url)) => RulesFeed::watch(ZookeeperSource::new((**url).clone())),
+        Some(source) => source.feed(),
     };
     let config = Config { store: shared_store(settings)?, ..settings.config.clone() };
     let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;

@@ -3,8 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use tidegate_sources::{EtcdUrl, EtcdUrlError, ZookeeperUrl, ZookeeperUrlError};
+use tidegate_server::RulesFeed;
+use tidegate_sources::{
+    EtcdArchive, EtcdSource, EtcdUrl, EtcdUrlError, FileArchive, FileSource, RuleBook, ZookeeperArchive,
+    ZookeeperSource, ZookeeperUrl, ZookeeperUrlError,
+};
 
 /// A source of rules this build has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +20,27 @@ pub(crate) enum RulesSource {
     Etcd(Box<EtcdUrl>),
     /// Znodes in ZooKeeper, watched.
     Zookeeper(Box<ZookeeperUrl>),
+}
+
+impl RulesSource {
+    /// The rules, as they are and as they change.
+    pub(crate) fn feed(&self) -> RulesFeed {
+        let feed = match self {
+            Self::File(path) => RulesFeed::watch(FileSource::new(path)),
+            Self::Etcd(url) => RulesFeed::watch(EtcdSource::new((**url).clone())),
+            Self::Zookeeper(url) => RulesFeed::watch(ZookeeperSource::new((**url).clone())),
+        };
+        feed.with_book(self.book())
+    }
+
+    /// The rules, to be looked at and changed.
+    pub(crate) fn book(&self) -> RuleBook {
+        RuleBook::new(match self {
+            Self::File(path) => Arc::new(FileArchive::new(path)),
+            Self::Etcd(url) => Arc::new(EtcdArchive::new((**url).clone())),
+            Self::Zookeeper(url) => Arc::new(ZookeeperArchive::new((**url).clone())),
+        })
+    }
 }
 
 /// Sources that are known, but not to this build.

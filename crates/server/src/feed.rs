@@ -1,18 +1,23 @@
 //! How rules arrive and change.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::RuleSet;
-use tidegate_rules::{Document, Problems, Source, Version, compile, load, read};
-use tidegate_sources::{Aside, Event, LastGood, Mended, RuleSource, Snapshot, StoredText, mend};
+use tidegate_rules::{Document, Problem, Problems, Source, Version, compile, load, read};
+use tidegate_sources::{Aside, Event, LastGood, Mended, RuleBook, RuleSource, Snapshot, StoredText, mend};
 
 use crate::error::StartError;
+use crate::memory::Memory;
 use crate::node::Node;
 use crate::rules_cache::RulesCache;
 
 /// Where the rules come from.
-pub struct RulesFeed(Kind);
+pub struct RulesFeed {
+    kind: Kind,
+    book: Option<RuleBook>,
+}
 
 enum Kind {
     Fixed(Snapshot),
@@ -24,7 +29,7 @@ impl RulesFeed {
     /// are older than any file.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         let documents = vec![StoredText::new(name, 1, text)];
-        Self(Kind::Fixed(Snapshot { version: 1, stamp: 1, apart: false, documents }))
+        Self { kind: Kind::Fixed(Snapshot { version: 1, stamp: 1, apart: false, documents }), book: None }
     }
 
     /// Rules that change whenever `source` says so.
@@ -32,13 +37,20 @@ impl RulesFeed {
     /// What cannot be used changes nothing: the last good rules stay in force, and `/health`, the metrics and the log
     /// say so until the next good ones arrive.
     pub fn watch(source: impl RuleSource + 'static) -> Self {
-        Self(Kind::Watched(Box::new(source)))
+        Self { kind: Kind::Watched(Box::new(source)), book: None }
+    }
+
+    /// Has the rules be changed by the admin API, too, and their last good versions remembered where they come from.
+    #[must_use]
+    pub fn with_book(self, book: RuleBook) -> Self {
+        Self { book: Some(book), ..self }
     }
 
     /// The first rules, without which there is no start, and where to hear of others. If the source is away or has only
     /// bad ones, the copy in `cache` will do.
     pub(crate) async fn start(self, cache: Option<RulesCache>) -> Result<Start, StartError> {
-        let (first, source) = match self.0 {
+        let book = self.book;
+        let (first, source) = match self.kind {
             Kind::Fixed(snapshot) => (Event::Loaded(snapshot), None),
             Kind::Watched(mut source) => (source.next().await, Some(source)),
         };
@@ -48,19 +60,22 @@ impl RulesFeed {
         };
         let good = copy.as_ref().map(|copy| LastGood::of(&copy.documents)).unwrap_or_default();
         let wrong = match first {
-            Event::Loaded(snapshot) => match Usable::new(snapshot, &good) {
+            Event::Loaded(snapshot) => match Usable::find(snapshot, good.clone(), book.as_ref()).await {
                 Ok(usable) => {
                     keep(cache.as_ref(), &usable.snapshot);
-                    return Ok(Start::new(usable, None, source, cache));
+                    return Ok(Start::new(usable, None, source, cache, book));
                 }
                 Err(problems) => StartError::Rules(problems),
             },
             Event::Failed(why) => StartError::Source(why),
         };
         // A copy that cannot be used any more is as good as none.
-        let usable = copy.and_then(|copy| Usable::new(copy, &good).ok());
+        let usable = match copy {
+            Some(copy) => Usable::find(copy, good, None).await.ok(),
+            None => None,
+        };
         match (usable, damaged) {
-            (Some(usable), _) => Ok(Start::new(usable, Some(Trouble::of(&wrong)), source, cache)),
+            (Some(usable), _) => Ok(Start::new(usable, Some(Trouble::of(&wrong)), source, cache, book)),
             (None, Some(damaged)) => Err(StartError::Source(format!("{wrong}\n{damaged}"))),
             (None, None) => Err(wrong),
         }
@@ -74,6 +89,7 @@ pub(crate) struct Start {
     /// What is to be told once there is somebody to tell it.
     pub(crate) trouble: Option<Trouble>,
     pub(crate) aside: Vec<Aside>,
+    pub(crate) book: Option<RuleBook>,
 }
 
 impl Start {
@@ -82,39 +98,58 @@ impl Start {
         trouble: Option<Trouble>,
         source: Option<Box<dyn RuleSource>>,
         cache: Option<RulesCache>,
+        book: Option<RuleBook>,
     ) -> Self {
+        let mut memory = Memory::new(book.clone());
+        memory.note(&usable, &LastGood::default());
         let Usable { loaded, snapshot, aside } = usable;
         let good = LastGood::of(&snapshot.documents);
-        let changes = source.map(|source| Changes { source, cache, good });
-        Self { loaded, changes, trouble, aside }
+        let changes = source.map(|source| Changes { source, cache, good, book: book.clone(), memory });
+        Self { loaded, changes, trouble, aside, book }
     }
 }
 
 /// Rules that can be put in force, with the documents they come from.
-struct Usable {
+pub(crate) struct Usable {
     loaded: Loaded,
-    snapshot: Snapshot,
+    pub(crate) snapshot: Snapshot,
     /// Documents that cannot be.
-    aside: Vec<Aside>,
+    pub(crate) aside: Vec<Aside>,
 }
 
 impl Usable {
-    /// Bad documents that stand by themselves are put aside; anything else that is wrong is wrong with all of it.
-    fn new(snapshot: Snapshot, good: &LastGood) -> Result<Self, Problems> {
-        let problems = match Loaded::new(&snapshot) {
-            Ok(loaded) => return Ok(Self { loaded, snapshot, aside: Vec::new() }),
-            Err(problems) => problems,
+    /// Bad documents that stand by themselves are put aside; anything else that is wrong is wrong with all of it. What was
+    /// last good is known to this node, or to the source itself.
+    async fn find(snapshot: Snapshot, mut good: LastGood, book: Option<&RuleBook>) -> Result<Self, Problems> {
+        // Many rules take a while to compile, during which requests want to be answered.
+        let (snapshot, problems) = match off(move || Loaded::of(snapshot)).await? {
+            (Ok(loaded), snapshot) => return Ok(Self { loaded, snapshot, aside: Vec::new() }),
+            (Err(problems), snapshot) => (snapshot, problems),
         };
         if !snapshot.apart {
             return Err(problems);
         }
-        let Mended { documents, aside } = mend(&snapshot.documents, good);
-        if aside.is_empty() {
+        let bad = mend(&snapshot.documents, &good).aside;
+        if bad.is_empty() {
             return Err(problems);
         }
+        if let Some(book) = book {
+            let names: Vec<String> = bad.into_iter().map(|aside| aside.name).collect();
+            // If it cannot be asked, what is known here must do.
+            let remembered = book.archive().last_good(&names).await.unwrap_or_default();
+            remembered.into_iter().for_each(|(name, text)| good.add(name, text));
+        }
+        let Mended { documents, aside } = mend(&snapshot.documents, &good);
         let mended = Snapshot { documents, ..snapshot };
-        Ok(Self { loaded: Loaded::new(&mended)?, snapshot: mended, aside })
+        let (loaded, snapshot) = off(move || Loaded::of(mended)).await?;
+        Ok(Self { loaded: loaded?, snapshot, aside })
     }
+}
+
+/// Does something that takes a while where it holds nobody up.
+async fn off<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problems> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Problem::whole("rules", format!("they could not be compiled: {error}")).into())
 }
 
 /// Why the rules of a source are not in force.
@@ -156,7 +191,7 @@ fn keep(cache: Option<&RulesCache>, snapshot: &Snapshot) {
 
 impl fmt::Debug for RulesFeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.kind {
             Kind::Fixed(_) => "RulesFeed::fixed",
             Kind::Watched(_) => "RulesFeed::watch",
         })
@@ -168,41 +203,36 @@ pub(crate) struct Changes {
     source: Box<dyn RuleSource>,
     cache: Option<RulesCache>,
     good: LastGood,
+    book: Option<RuleBook>,
+    memory: Memory,
 }
 
 impl Changes {
     /// Puts every usable change in force, for as long as this runs.
     pub(crate) async fn follow(mut self, node: Arc<Node>) {
         loop {
-            match self.source.next().await {
-                Event::Failed(why) => node.keep_rules(&why, vec![why.clone()]),
-                Event::Loaded(snapshot) => {
-                    let (node, cache, good) = (Arc::clone(&node), self.cache.clone(), self.good.clone());
-                    // Many rules take a while to compile, during which requests want to be answered.
-                    let change =
-                        tokio::task::spawn_blocking(move || change(&node, cache.as_ref(), snapshot, &good));
-                    match change.await {
-                        Ok(good) => self.good = good.unwrap_or(self.good),
-                        Err(error) => tracing::error!(%error, "the rules could not be compiled"),
-                    }
-                }
+            tokio::select! {
+                event = self.source.next() => match event {
+                    Event::Failed(why) => node.keep_rules(&why, vec![why.clone()]),
+                    Event::Loaded(snapshot) => self.change(&node, snapshot).await,
+                },
+                () = self.memory.is_due() => self.memory.write(),
             }
         }
     }
-}
 
-/// Puts what can be used of `snapshot` in force, and says what that was.
-fn change(node: &Node, cache: Option<&RulesCache>, snapshot: Snapshot, good: &LastGood) -> Option<LastGood> {
-    match Usable::new(snapshot, good) {
-        Ok(Usable { loaded, snapshot, aside }) => {
-            node.put_in_force(loaded);
-            node.put_aside(&aside);
-            keep(cache, &snapshot);
-            Some(LastGood::of(&snapshot.documents))
-        }
-        Err(problems) => {
-            Trouble::in_rules(&problems).tell(node);
-            None
+    /// Puts what can be used of `snapshot` in force.
+    async fn change(&mut self, node: &Node, snapshot: Snapshot) {
+        match Usable::find(snapshot, self.good.clone(), self.book.as_ref()).await {
+            Ok(usable) => {
+                self.memory.note(&usable, &self.good);
+                let Usable { loaded, snapshot, aside } = usable;
+                node.put_in_force(loaded);
+                node.put_aside(aside);
+                keep(self.cache.as_ref(), &snapshot);
+                self.good = LastGood::of(&snapshot.documents);
+            }
+            Err(problems) => Trouble::in_rules(&problems).tell(node),
         }
     }
 }
@@ -213,9 +243,16 @@ pub(crate) struct Loaded {
     pub(crate) rules: RuleSet,
     /// The version their author gave them; the largest if several documents have one.
     pub(crate) document_version: Option<u64>,
+    /// The version of the document that each rule is in, by id.
+    pub(crate) versions: HashMap<Box<str>, u64>,
 }
 
 impl Loaded {
+    /// The snapshot is given back: it is not copied for this.
+    fn of(snapshot: Snapshot) -> (Result<Self, Problems>, Snapshot) {
+        (Self::new(&snapshot), snapshot)
+    }
+
     fn new(snapshot: &Snapshot) -> Result<Self, Problems> {
         let sources: Vec<Source<'_>> =
             snapshot.documents.iter().map(StoredText::as_source).collect::<Result<_, _>>()?;
@@ -223,10 +260,15 @@ impl Loaded {
         let documents: Result<Vec<Document>, Problems> = sources.iter().map(read).collect();
         let Ok(documents) = documents else {
             // Reading ended at the first document with problems; loading finds those of all.
-            return load(&sources, version).map(|rules| Self { rules, document_version: None });
+            let rules = load(&sources, version);
+            return rules.map(|rules| Self { rules, document_version: None, versions: HashMap::new() });
         };
+        let mut versions = HashMap::new();
+        for (document, stored) in documents.iter().zip(&snapshot.documents) {
+            versions.extend(document.rules().map(|rule| (rule.id.clone(), stored.version)));
+        }
         let document_version = documents.iter().filter_map(Document::version).max();
         let rules = compile(documents, version)?;
-        Ok(Self { rules, document_version })
+        Ok(Self { rules, document_version, versions })
     }
 }

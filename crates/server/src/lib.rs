@@ -37,6 +37,7 @@ mod forwarded;
 mod grpc;
 mod health;
 mod listen;
+mod memory;
 mod metrics;
 mod node;
 mod openapi;

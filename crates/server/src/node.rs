@@ -1,7 +1,8 @@
 //! One Tidegate process: what all listeners share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -11,9 +12,10 @@ use tidegate::{
 };
 use tidegate_core::Timestamp;
 use tidegate_core::descriptor::{Descriptor, Hits};
-use tidegate_sources::Aside;
+use tidegate_sources::{Aside, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
+use tokio::sync::Notify;
 
 use crate::access::Access;
 use crate::config::{Config, RlsExtras, SharedStore};
@@ -41,9 +43,12 @@ pub(crate) struct Node {
     in_force: ArcSwap<InForce>,
     clock: Arc<dyn Clock>,
     draining: AtomicBool,
-    /// How many documents are not in force, and whether some have nothing in their place.
-    aside: AtomicUsize,
-    lacking: AtomicBool,
+    /// Documents that are not in force.
+    aside: ArcSwap<Vec<Aside>>,
+    /// Where the rules can be changed, if they can.
+    pub(crate) book: Option<RuleBook>,
+    /// Tells that other rules are in force.
+    changed: Notify,
 }
 
 /// The rules in force with what belongs to them.
@@ -52,13 +57,27 @@ pub(crate) struct InForce {
     /// The version their author gave them.
     pub(crate) document_version: Option<u64>,
     pub(crate) table: Table,
+    /// The version of the document that each rule is in, by id.
+    versions: HashMap<Box<str>, u64>,
+}
+
+impl InForce {
+    /// The version of the document that a rule is in.
+    pub(crate) fn version_of(&self, rule_id: &str) -> Option<u64> {
+        self.versions.get(rule_id).copied()
+    }
 }
 
 /// More problems than this do not fit into a health report; the log has them all.
 pub(crate) const MAX_REASONS: usize = 20;
 
 impl Node {
-    pub(crate) fn new(config: &Config, access: Access, loaded: Loaded) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        config: &Config,
+        access: Access,
+        loaded: Loaded,
+        book: Option<RuleBook>,
+    ) -> std::io::Result<Self> {
         let mut limiter = Limiter::builder(loaded.rules).max_keys(config.max_keys);
         if let Some(clock) = &config.clock {
             limiter = limiter.clock(Arc::clone(clock));
@@ -81,12 +100,17 @@ impl Node {
             credits: config.credits,
             documentation_url: config.documentation_url.clone(),
             started: Instant::now(),
-            in_force: ArcSwap::from_pointee(InForce { document_version: loaded.document_version, table }),
+            in_force: ArcSwap::from_pointee(InForce {
+                document_version: loaded.document_version,
+                table,
+                versions: loaded.versions,
+            }),
             metrics,
             clock,
             draining: AtomicBool::new(false),
-            aside: AtomicUsize::new(0),
-            lacking: AtomicBool::new(false),
+            aside: ArcSwap::default(),
+            book,
+            changed: Notify::new(),
         })
     }
 
@@ -211,34 +235,49 @@ impl Node {
         self.limiter.set_rules(loaded.rules);
         let rules = self.limiter.rules();
         let table = self.metrics.decisions.table(&rules, Some(&self.in_force.load().table));
-        self.in_force.store(Arc::new(InForce { document_version: loaded.document_version, table }));
+        let (document_version, versions) = (loaded.document_version, loaded.versions);
+        self.in_force.store(Arc::new(InForce { document_version, table, versions }));
+        self.changed.notify_waiters();
         self.health.set(Concern::Rules, Vec::new(), self.now());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
     }
 
     /// Takes note of documents that are not in force beside the rules that just came to be.
-    pub(crate) fn put_aside(&self, aside: &[Aside]) {
-        self.aside.store(aside.len(), Ordering::Relaxed);
-        self.lacking.store(aside.iter().any(|aside| !aside.replaced), Ordering::Relaxed);
-        if aside.is_empty() {
-            return;
+    pub(crate) fn put_aside(&self, aside: Vec<Aside>) {
+        if !aside.is_empty() {
+            self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
+            for each in &aside {
+                tracing::warn!("a rule document is put aside:\n{}", each.problems);
+            }
+            let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
+            self.health.set(Concern::Rules, reasons, self.now());
         }
-        self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
-        for each in aside {
-            tracing::warn!("a rule document is put aside:\n{}", each.problems);
-        }
-        let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
-        self.health.set(Concern::Rules, reasons, self.now());
+        self.aside.store(Arc::new(aside));
     }
 
-    /// How many documents are not in force.
-    pub(crate) fn documents_aside(&self) -> usize {
-        self.aside.load(Ordering::Relaxed)
+    /// Documents that are not in force.
+    pub(crate) fn aside(&self) -> Arc<Vec<Aside>> {
+        self.aside.load_full()
     }
 
     /// Whether it knows of rules that it does not have.
     pub(crate) fn lacks_rules(&self) -> bool {
-        self.lacking.load(Ordering::Relaxed)
+        self.aside.load().iter().any(|aside| !aside.replaced)
+    }
+
+    /// Waits until a rule is in force as its document has it at `version`, or not at all. Says whether that came to pass
+    /// within `patience`.
+    pub(crate) async fn has_in_force(&self, rule_id: &str, version: Option<u64>, patience: Duration) -> bool {
+        let wait = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.in_force.load().version_of(rule_id) == version {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(patience, wait).await.is_ok()
     }
 
     /// Takes note that new rules cannot be used, for these reasons; those in force stay.

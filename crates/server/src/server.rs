@@ -74,10 +74,10 @@ impl Server {
             }
         }
         let tls = config.grpc_tls.clone().map(Tls::new).transpose()?.map(Arc::new);
-        let Start { loaded, changes, trouble, aside } =
+        let Start { loaded, changes, trouble, aside, book } =
             rules.start(config.rules_cache.as_ref().map(RulesCache::new)).await?;
-        let node = Arc::new(Node::new(&config, access, loaded)?);
-        node.put_aside(&aside);
+        let node = Arc::new(Node::new(&config, access, loaded, book)?);
+        node.put_aside(aside);
         if let Some(trouble) = trouble {
             trouble.tell(&node);
         }

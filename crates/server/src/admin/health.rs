@@ -6,9 +6,8 @@ use axum::extract::State;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidegate_core::Timestamp;
 
-use super::Door;
+use super::{Door, rfc3339};
 use crate::reply::{self, Reply};
 
 /// How the node is doing.
@@ -35,7 +34,7 @@ impl HealthBody {
         Self {
             status: condition.mode.name(),
             reasons: condition.reasons.clone(),
-            since: rfc3339(condition.since),
+            since: rfc3339(condition.since.as_millis()),
             store: door.node.store_kind.clone(),
             rules_version: in_force.table.rules().version(),
             document_version: in_force.document_version,
@@ -66,9 +65,4 @@ pub(super) async fn ready(State(door): State<Arc<Door>>) -> Reply {
 
 fn plain(status: StatusCode, text: &'static str) -> Reply {
     reply::text(status, "text/plain; charset=utf-8", text)
-}
-
-fn rfc3339(at: Timestamp) -> String {
-    let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
 }

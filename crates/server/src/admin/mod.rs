@@ -1,5 +1,6 @@
 //! The admin listener: how the node is doing, what rules it has, what they would do.
 
+mod change;
 mod explain;
 mod health;
 mod index;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
+use tidegate_sources::Subject;
 use tower::ServiceExt;
 
 use crate::caller::Gate;
@@ -26,9 +28,12 @@ use crate::reply::{self, Reply, Wrong};
 use crate::server::Addresses;
 use crate::{metrics, reply::text};
 
+use change::About;
+
 /// The bodies the API description describes.
+pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use health::HealthBody;
-pub(crate) use rules::{RulesBody, Valid};
+pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
 
 /// What the handlers know.
@@ -39,8 +44,22 @@ struct Door {
 }
 
 /// Every path, its method and what answers.
-fn table() -> [(&'static str, &'static str, MethodRouter<Arc<Door>>); 11] {
-    [
+fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
+    let changes = [
+        about(
+            "/v1/rules/{rule_id}",
+            "/v1/rules/{rule_id}/history",
+            "/v1/rules/{rule_id}/rollback",
+            Subject::Rule,
+        ),
+        about(
+            "/v1/documents/{name}",
+            "/v1/documents/{name}/history",
+            "/v1/documents/{name}/rollback",
+            Subject::Document,
+        ),
+    ];
+    let others = [
         ("/", "GET", get(async || index::show())),
         ("/health", "GET", get(health::show)),
         ("/livez", "GET", get(async || health::live())),
@@ -51,7 +70,37 @@ fn table() -> [(&'static str, &'static str, MethodRouter<Arc<Door>>); 11] {
         ("/v1/rules/validate", "POST", post(rules::validate)),
         ("/v1/explain", "POST", post(explain::explain)),
         ("/v1/status", "GET", get(status::show)),
+        ("/v1/documents", "GET", get(rules::documents)),
+        ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),
+    ];
+    others.into_iter().chain(changes.into_iter().flatten()).collect()
+}
+
+/// What can be done with rules as with whole documents.
+fn about(
+    one: &'static str,
+    history: &'static str,
+    rollback: &'static str,
+    subject: About,
+) -> [(&'static str, &'static str, MethodRouter<Arc<Door>>); 4] {
+    [
+        (
+            one,
+            "PUT",
+            put(move |door, caller, name, request| change::put(subject, door, caller, name, request)),
+        ),
+        (
+            one,
+            "DELETE",
+            delete(move |door, caller, name, headers| change::delete(subject, door, caller, name, headers)),
+        ),
+        (history, "GET", get(move |door, name| change::history(subject, door, name))),
+        (
+            rollback,
+            "POST",
+            post(move |door, caller, name, request| change::roll_back(subject, door, caller, name, request)),
+        ),
     ]
 }
 
@@ -94,10 +143,19 @@ impl Admin {
 }
 
 fn method_not_allowed(path: &str) -> Reply {
-    let rule = path.starts_with("/v1/rules/") && path != "/v1/rules/validate";
-    let known = if rule { "/v1/rules/{rule_id}" } else { path };
-    let allowed: Vec<_> = routes().filter(|(path, _)| *path == known).map(|(_, method)| method).collect();
+    let allowed: Vec<_> =
+        routes().filter(|(known, _)| is_like(path, known)).map(|(_, method)| method).collect();
     reply::method_not_allowed(&allowed)
+}
+
+/// Whether a path is one that the router knows; names in braces stand for any part.
+fn is_like(path: &str, known: &str) -> bool {
+    if path == "/v1/rules/validate" {
+        return path == known;
+    }
+    let (parts, known) = (path.split('/').collect::<Vec<_>>(), known.split('/').collect::<Vec<_>>());
+    parts.len() == known.len()
+        && parts.iter().zip(known).all(|(part, known)| *part == known || known.starts_with('{'))
 }
 
 async fn scrape(State(door): State<Arc<Door>>) -> Reply {
@@ -107,4 +165,10 @@ async fn scrape(State(door): State<Arc<Door>>) -> Reply {
             Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics cannot be written").into()
         }
     }
+}
+
+/// A time in milliseconds since the epoch, for people and programs.
+fn rfc3339(at_ms: u64) -> String {
+    let millis = i64::try_from(at_ms).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
 }

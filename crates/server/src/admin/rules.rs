@@ -1,4 +1,5 @@
-//! `GET /v1/rules`, `GET /v1/rules/{rule_id}`, `POST /v1/rules/validate`
+//! The rules in force, and whether others would be good: `GET /v1/rules`, `GET /v1/rules/{rule_id}`,
+//! `GET /v1/documents`, `POST /v1/rules/validate`
 
 use std::sync::Arc;
 
@@ -7,14 +8,16 @@ use axum::extract::{Path, State};
 use http::{Request, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
-use tidegate_rules::{Problem, Source, decode, load, to_json};
+use tidegate_rules::{Problem, Problems, Source, decode, load, to_json};
+use tidegate_sources::Aside;
 
 use super::Door;
+use super::change::{book, refuse, tagged};
 use crate::body;
 use crate::reply::{self, Reply, Wrong};
 
 /// The largest document that is looked at: some 50,000 rules.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// What a document sent to be validated is called in messages.
 const DOCUMENT: &str = "document";
@@ -29,6 +32,49 @@ pub(crate) struct RulesBody {
     /// The rules by priority, as rule documents write them.
     #[schemars(schema_with = "rules_schema")]
     rules: Vec<serde_json::Value>,
+    /// Documents that are not in force, because something is wrong with them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    aside: Vec<AsideBody>,
+}
+
+/// A document that is not in force.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AsideBody {
+    /// The document.
+    document: String,
+    /// Its version.
+    version: u64,
+    /// Whether its last good version is in force instead.
+    replaced: bool,
+    /// What is wrong with it.
+    errors: Vec<Mistake>,
+}
+
+impl From<&Aside> for AsideBody {
+    fn from(aside: &Aside) -> Self {
+        Self {
+            document: aside.name.clone(),
+            version: aside.version,
+            replaced: aside.replaced,
+            errors: aside.problems.list().iter().map(Mistake::from).collect(),
+        }
+    }
+}
+
+/// The documents that hold the rules.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DocumentsBody {
+    /// All but those that are single rules.
+    documents: Vec<DocumentBody>,
+}
+
+/// One of them.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DocumentBody {
+    /// Its name.
+    name: String,
+    /// Its version.
+    version: u64,
 }
 
 /// Rules are written as they are read: what is not there is left out.
@@ -73,13 +119,15 @@ pub(super) async fn list(State(door): State<Arc<Door>>) -> Reply {
         rules_version: rules.version(),
         document_version: in_force.document_version,
         rules: rules.rules().map(to_json).collect(),
+        aside: door.node.aside().iter().map(AsideBody::from).collect(),
     };
     reply::json(StatusCode::OK, &body)
 }
 
 pub(super) async fn show(State(door): State<Arc<Door>>, Path(rule_id): Path<String>) -> Reply {
-    match door.node.in_force().table.rules().get(&rule_id) {
-        Some(rule) => reply::json(StatusCode::OK, &to_json(rule)),
+    let in_force = door.node.in_force();
+    match in_force.table.rules().get(&rule_id) {
+        Some(rule) => tagged(reply::json(StatusCode::OK, &to_json(rule)), in_force.version_of(&rule_id)),
         None => {
             let message = "there is no such rule; /v1/rules lists them";
             Wrong::new(StatusCode::NOT_FOUND, "not_found", message).about("rule_id").into()
@@ -93,23 +141,40 @@ pub(super) async fn validate(request: Request<Body>) -> Reply {
         Err(wrong) => return wrong.into(),
     };
     // A large document takes a while, during which others want to be answered.
-    let mistakes = tokio::task::spawn_blocking(move || mistakes(&bytes)).await;
-    match mistakes {
-        Ok(errors) if errors.is_empty() => reply::json(StatusCode::OK, &Valid { valid: true, errors }),
-        Ok(errors) => reply::json(StatusCode::UNPROCESSABLE_ENTITY, &Valid { valid: false, errors }),
+    match tokio::task::spawn_blocking(move || problems(&bytes)).await {
+        Ok(None) => reply::json(StatusCode::OK, &Valid { valid: true, errors: Vec::new() }),
+        Ok(Some(problems)) => invalid(&problems),
         Err(_) => {
             Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the document could not be read").into()
         }
     }
 }
 
-fn mistakes(bytes: &[u8]) -> Vec<Mistake> {
-    let text = match decode(DOCUMENT, bytes) {
-        Ok(text) => text,
-        Err(problem) => return vec![Mistake::from(&problem)],
+fn problems(bytes: &[u8]) -> Option<Problems> {
+    match decode(DOCUMENT, bytes) {
+        Ok(text) => load(&[Source { name: DOCUMENT, text }], 0).err(),
+        Err(problem) => Some(problem.into()),
+    }
+}
+
+/// The answer to rules with these problems.
+pub(super) fn invalid(problems: &Problems) -> Reply {
+    let errors = problems.list().iter().map(Mistake::from).collect();
+    reply::json(StatusCode::UNPROCESSABLE_ENTITY, &Valid { valid: false, errors })
+}
+
+/// `GET /v1/documents`
+pub(super) async fn documents(State(door): State<Arc<Door>>) -> Reply {
+    let book = match book(&door) {
+        Ok(book) => book,
+        Err(wrong) => return wrong.into(),
     };
-    match load(&[Source { name: DOCUMENT, text }], 0) {
-        Ok(_) => Vec::new(),
-        Err(problems) => problems.list().iter().map(Mistake::from).collect(),
+    match book.list().await {
+        Ok(listing) => {
+            let documents = listing.documents.into_iter();
+            let documents = documents.map(|(name, version)| DocumentBody { name, version }).collect();
+            reply::json(StatusCode::OK, &DocumentsBody { documents })
+        }
+        Err(error) => refuse(&error),
     }
 }

@@ -79,7 +79,7 @@ impl Collector for Scrape {
             "The version of the rules in force",
             node.limiter.rules().version(),
         )?;
-        let aside = u64::try_from(node.documents_aside()).unwrap_or(u64::MAX);
+        let aside = u64::try_from(node.aside().len()).unwrap_or(u64::MAX);
         gauge(&mut encoder, "rules_quarantined", "Rule documents that are bad and not in force", aside)?;
         let errors = metrics.rules_load_errors.load(Ordering::Relaxed);
         counter(&mut encoder, "rules_load_errors", "Rules that could not be put in force", errors)?;

@@ -49,7 +49,8 @@ fn build() -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Where a token is configured, callers from outside the machine must send it.",
+                "description": "Where a token is configured, callers from outside the machine must send it. The admin listener \
+                                takes named tokens, too, which may change rules if their role is `write`.",
             }},
         },
     })

@@ -1,5 +1,7 @@
 //! What can be asked for, operation by operation.
 
+mod changes;
+
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, RefusalBody};
@@ -268,6 +270,7 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
         ),
     ];
     all.extend(rules(schemas));
+    all.extend(changes::all(schemas));
     all
 }
 
@@ -283,7 +286,11 @@ fn rules(schemas: &mut Schemas) -> [Operation; 4] {
         ),
         new("GET", "/v1/rules/{rule_id}", "One rule")
             .parameter("rule_id", "path", "Its id", &json!({"type": "string"}))
-            .answers(200, "The rule", &schemas.request::<tidegate_rules::form::Rule>())
+            .answers(
+                200,
+                "The rule as it is in force; ETag is the version of its document",
+                &schemas.request::<tidegate_rules::form::Rule>(),
+            )
             .answers(404, "There is no such rule", &error),
         new("POST", "/v1/rules/validate", "Whether a rule document could be used")
             .reads_content(&json!({

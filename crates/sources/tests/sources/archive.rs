@@ -9,11 +9,13 @@ use tidegate_sources::{
 };
 use tidegate_testkit::{Etcd, Zookeeper};
 
+/// Has the document of a rule be a text.
+pub(crate) type ByHand = Box<dyn Fn(&str, &str)>;
+
 /// An archive, and how to write there by other means.
 pub(crate) struct Stage {
     pub(crate) book: RuleBook,
-    /// Has the document of this rule be this text.
-    pub(crate) write: Box<dyn Fn(&str, &str)>,
+    pub(crate) write: ByHand,
     /// Whether each rule has a document of its own.
     pub(crate) apart: bool,
 }
@@ -296,7 +298,9 @@ async fn etcd() {
 async fn zookeeper() {
     let zookeeper = Zookeeper::start();
     let url = format!("zookeeper://{}/config/rules", zookeeper.address()).parse().unwrap();
-    let write = move |id: &str, text: &str| drop(zookeeper.put(&format!("/config/rules/{id}"), text));
+    let write = move |id: &str, text: &str| {
+        zookeeper.put(&format!("/config/rules/{id}"), text);
+    };
     play(&Stage { book: book(ZookeeperArchive::new(url)), write: Box::new(write), apart: true }).await;
 }
 
