@@ -113,8 +113,8 @@ async fn callers_from_outside_need_what_is_configured() {
     assert_eq!(ask(server.addresses.http.port(), &[]).await.status, 200);
 }
 
-const ALICE: &str = "tg_0000000000000000000000000000000000000000000000000000000000000001";
-const BOB: &str = "tg_0000000000000000000000000000000000000000000000000000000000000002";
+pub(crate) const ALICE: &str = "tg_0000000000000000000000000000000000000000000000000000000000000001";
+pub(crate) const BOB: &str = "tg_0000000000000000000000000000000000000000000000000000000000000002";
 
 /// The lines for alice, who may write, and bob, who may read.
 fn lines() -> [String; 2] {
@@ -122,7 +122,7 @@ fn lines() -> [String; 2] {
     [line("alice", Role::Write, ALICE), line("bob", Role::Read, BOB)]
 }
 
-fn inline() -> Option<AdminTokens> {
+pub(crate) fn inline() -> Option<AdminTokens> {
     Some(AdminTokens::Inline(lines().join(",")))
 }
 

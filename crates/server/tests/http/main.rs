@@ -7,6 +7,7 @@ mod admin;
 mod authorize;
 mod bad_input;
 mod batch;
+mod change;
 mod check;
 mod client;
 mod drain;

@@ -124,7 +124,7 @@ impl<'a> Desk<'a> {
             let (Some(source), Some(version)) = (sheet.in_force(), sheet.version) else { continue };
             let Ok(read) = read(&source) else { continue };
             let ids: Vec<String> = read.rules().map(|rule| rule.id.to_string()).collect();
-            if !matches!(&*ids, [id] if self.archive.place_of_rule(id) == sheet.name) {
+            if !self.apart || !matches!(&*ids, [id] if self.archive.place_of_rule(id) == sheet.name) {
                 documents.push((sheet.name.clone(), version));
             }
             for name in ids {
@@ -190,6 +190,9 @@ impl<'a> Desk<'a> {
                 }
             }
         };
+        if sheet.text.as_ref() == Some(&whole) {
+            return Ok(());
+        }
         let action = match (back_to, &before) {
             (Some(to), _) => Action::RolledBack { to },
             (None, Some(_)) => Action::Changed,
