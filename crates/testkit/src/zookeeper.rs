@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -24,13 +25,21 @@ const SERVER: &str = "/usr/share/java/zookeeper.jar";
 /// Without it the server logs nothing, not even that its port is taken.
 const LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
 
-/// A ZooKeeper server without an ensemble. Its data outlive a crash, but not the handle.
+/// A ZooKeeper server, alone or one of an ensemble. Its data outlive a crash, but not the handle.
 #[derive(Debug)]
 pub struct Zookeeper {
-    // In this order: the process goes first, then its port and folder.
+    // In this order: the process goes first, then its ports and folder.
     process: Process,
     port: Port,
+    _peers: Option<Peers>,
     _folder: TempDir,
+}
+
+/// Where a server talks with the others of its ensemble, and elects with them.
+#[derive(Debug)]
+struct Peers {
+    talk: Port,
+    elect: Port,
 }
 
 impl Zookeeper {
@@ -40,21 +49,53 @@ impl Zookeeper {
     /// If it does not start: the message has the end of its log.
     #[must_use]
     pub fn start() -> Self {
-        assert!(Path::new(SERVER).is_file(), "zookeeper is not installed; apt-get install zookeeper");
-        retry_ports(Self::try_start)
+        assert_installed();
+        retry_ports(|| {
+            let zookeeper = Self::launch(None, "");
+            zookeeper.answers().map(|()| zookeeper)
+        })
     }
 
-    fn try_start() -> Result<Self, StartError> {
+    /// Starts three of them that are one ensemble: it goes on without any one of them.
+    ///
+    /// # Panics
+    /// If they do not start: the message has the end of a log.
+    #[must_use]
+    pub fn start_ensemble() -> [Self; 3] {
+        assert_installed();
+        retry_ports(|| {
+            let peers = [(); 3].map(|()| Peers { talk: Port::claim(), elect: Port::claim() });
+            let mut lines = "initLimit=40\nsyncLimit=20\n".to_owned();
+            for (id, Peers { talk, elect }) in (1..).zip(&peers) {
+                lines += &format!("server.{id}=127.0.0.1:{}:{}\n", talk.number(), elect.number());
+            }
+            let mut id = 0;
+            let all = peers.map(|peers| {
+                id += 1;
+                Self::launch(Some((id, peers)), &lines)
+            });
+            all.iter().try_for_each(Self::answers).map(|()| all)
+        })
+    }
+
+    /// Starts the process and waits for nothing.
+    fn launch(member: Option<(u32, Peers)>, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = Port::claim();
         let config = folder.path().join("zoo.cfg");
+        let data = folder.path().join("data");
         // A short tick, so that sessions may be short. The web server of operators would take a fixed port.
         let lines = format!(
-            "dataDir={}\nclientPortAddress=127.0.0.1\nclientPort={}\ntickTime=500\nadmin.enableServer=false\n",
-            folder.path().join("data").display(),
+            "dataDir={}\nclientPortAddress=127.0.0.1\nclientPort={}\ntickTime=500\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=mntr\n{more}",
+            data.display(),
             port.number()
         );
         fs::write(&config, lines).unwrap();
+        if let Some((id, _)) = &member {
+            fs::create_dir(&data).unwrap();
+            fs::write(data.join("myid"), id.to_string()).unwrap();
+        }
         let launch =
             Launch::new(find_program("java", "default-jre-headless"), folder.path().join("zookeeper.log"))
                 // Made to start soon and to stay small.
@@ -62,8 +103,8 @@ impl Zookeeper {
                 // What a killed process has written is in the files; only a machine that loses power needs more.
                 .args(["-Dzookeeper.forceSync=no", "-cp", &format!("{SERVER}:{LOGGER}")])
                 .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain".as_ref(), config.as_os_str()]);
-        let zookeeper = Self { process: launch.start(), port, _folder: folder };
-        zookeeper.answers().map(|()| zookeeper)
+        let peers = member.map(|(_, peers)| peers);
+        Self { process: launch.start(), port, _peers: peers, _folder: folder }
     }
 
     /// Where clients reach it.
@@ -101,7 +142,7 @@ impl Zookeeper {
     /// # Panics
     /// If it cannot be set.
     #[track_caller]
-    pub fn put(&self, path: &str, data: impl AsRef<[u8]> + Sync) -> i64 {
+    pub fn put(&self, path: &str, data: impl AsRef<[u8]>) -> i64 {
         self.put_as(None, path, data)
     }
 
@@ -110,10 +151,19 @@ impl Zookeeper {
     /// # Panics
     /// If it cannot be set.
     #[track_caller]
-    pub fn put_as(&self, login: Option<&str>, path: &str, data: impl AsRef<[u8]> + Sync) -> i64 {
+    pub fn put_as(&self, login: Option<&str>, path: &str, data: impl AsRef<[u8]>) -> i64 {
+        self.set(login, path, data.as_ref()).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// The same where the server may be away.
+    pub fn try_put(&self, path: &str, data: impl AsRef<[u8]>) -> Result<i64, Error> {
+        self.set(None, path, data.as_ref())
+    }
+
+    fn set(&self, login: Option<&str>, path: &str, data: &[u8]) -> Result<i64, Error> {
         let acls = if login.is_some() { Acls::creator_all() } else { Acls::anyone_all() };
         self.run(login, async |client| {
-            match client.set_data(path, data.as_ref(), None).await {
+            match client.set_data(path, data, None).await {
                 Err(Error::NoNode) => {}
                 set => return set.map(|stat| stat.mzxid),
             }
@@ -122,9 +172,8 @@ impl Zookeeper {
                 client.mkdir(above, &options).await?;
             }
             let options = CreateMode::Persistent.with_acls(acls);
-            client.create(path, data.as_ref(), &options).await.map(|(stat, _)| stat.mzxid)
+            client.create(path, data, &options).await.map(|(stat, _)| stat.mzxid)
         })
-        .unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     /// Removes a znode.
@@ -133,8 +182,23 @@ impl Zookeeper {
     /// If that is refused.
     #[track_caller]
     pub fn delete(&self, path: &str) {
-        let deleted = self.run(None, async |client| client.delete(path, None).await);
-        deleted.unwrap_or_else(|error| panic!("{path}: {error}"));
+        self.try_delete(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// The same where the server may be away.
+    pub fn try_delete(&self, path: &str) -> Result<(), Error> {
+        self.run(None, async |client| client.delete(path, None).await)
+    }
+
+    /// How many sessions clients have with the ensemble, as this server knows it.
+    pub fn sessions(&self) -> io::Result<u64> {
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"mntr")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let line = answer.lines().find_map(|line| line.strip_prefix("zk_global_sessions"));
+        line.and_then(|count| count.trim().parse().ok()).ok_or_else(|| io::Error::other(answer))
     }
 
     /// Does something in a session of its own. On a thread of its own, too: whoever calls may be on a runtime already.
@@ -165,6 +229,10 @@ impl Zookeeper {
         });
         if ready == Some(true) { Ok(()) } else { Err(StartError::of(&self.process)) }
     }
+}
+
+fn assert_installed() {
+    assert!(Path::new(SERVER).is_file(), "zookeeper is not installed; apt-get install zookeeper");
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {

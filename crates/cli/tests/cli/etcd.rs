@@ -33,7 +33,7 @@ fn why_there_are_no_rules_is_said() {
     let nobody = Port::claim();
     let url = format!("etcd://root:secret@{}/shop", nobody.address());
     let said = run(["serve", "--rules", &url]);
-    said.complains(1, &["cannot read rules from etcd at 127.0.0.1", "see that it runs there"]);
+    said.complains(1, &["cannot reach the rules in etcd at 127.0.0.1", "see that it runs there"]);
     for command in
         [&["rules", "convert"][..], &["simulate", "/dev/null", "--rules"], &["explain", "/", "--rules"]]
     {

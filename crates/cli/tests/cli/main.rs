@@ -8,6 +8,7 @@ mod config;
 mod drain;
 mod etcd;
 mod examples;
+mod fleet;
 mod help;
 mod reload;
 mod rules;

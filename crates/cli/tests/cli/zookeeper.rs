@@ -31,5 +31,5 @@ fn why_there_are_no_rules_is_said() {
     let nobody = Port::claim();
     let url = format!("zookeeper://ann:secret@{}/shop/rules", nobody.address());
     let said = run(["serve", "--rules", &url]);
-    said.complains(1, &["cannot read rules from ZooKeeper at 127.0.0.1", "see that it runs there"]);
+    said.complains(1, &["cannot reach the rules in ZooKeeper at 127.0.0.1", "see that it runs there"]);
 }
