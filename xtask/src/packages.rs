@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 17] = [
+const NEEDED: [Needed; 18] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -34,6 +34,8 @@ const NEEDED: [Needed; 17] = [
     Needed { program: "zooinspector", package: "zookeeper" },
     // What runs them.
     Needed { program: "java", package: "default-jre-headless" },
+    // And another. Its own programs are in a folder by version; this one is there wherever they are.
+    Needed { program: "pg_ctlcluster", package: "postgresql" },
     // Nodes whose clocks are wrong.
     Needed { program: "faketime", package: "faketime" },
     // The proxies that there are recipes for (deploy/): tests run them with those very files.

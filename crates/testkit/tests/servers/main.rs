@@ -5,6 +5,7 @@
 mod backend;
 mod etcd_server;
 mod groups;
+mod postgres_server;
 mod process;
 mod proxy;
 mod redis_server;
