@@ -25,6 +25,7 @@ mod etcd;
 mod file;
 mod following;
 mod mend;
+mod postgres;
 mod trouble;
 mod zookeeper;
 
@@ -40,6 +41,9 @@ pub use book::{BookError, Change, Entry, Guard, Listing, Plan, RuleBook, Step, W
 pub use etcd::{EtcdArchive, EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
 pub use file::{FileArchive, FileSource};
 pub use mend::{Aside, LastGood, Mended, mend};
+pub use postgres::{
+    PostgresArchive, PostgresSource, PostgresTiers, PostgresUrl, PostgresUrlError, TierChange, TierChanges,
+};
 pub use zookeeper::{ZookeeperArchive, ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source's next event, when it comes.

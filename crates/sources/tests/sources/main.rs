@@ -5,5 +5,6 @@
 mod archive;
 mod etcd;
 mod file;
+mod postgres;
 mod scene;
 mod zookeeper;

@@ -1,0 +1,228 @@
+//! Users' tiers, looked up one by one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+
+use super::place::Place;
+use super::session::Session;
+use super::trouble::Trouble;
+use super::url::PostgresUrl;
+use crate::archive::ArchiveError;
+
+/// Where triggers tell whose tier has changed.
+const CHANNEL: &str = "tidegate_tiers";
+
+/// How many users are looked up at once.
+const CONNECTIONS: u32 = 4;
+
+/// How long a look-up may take; whoever waits may be less patient.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many changes may wait to be heard before they become one of everybody's.
+const WAITING: usize = 1024;
+
+/// How often a silent connection has to show that it is alive.
+const ASK: Duration = Duration::from_secs(5);
+
+/// How long to wait before listening again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(3);
+
+/// The tiers in `tidegate_users`.
+#[derive(Debug)]
+pub struct PostgresTiers {
+    url: PostgresUrl,
+    /// One for each server.
+    pools: Vec<PgPool>,
+    /// Which server to ask.
+    turn: AtomicUsize,
+}
+
+/// Whose tier has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TierChange {
+    /// That of one user.
+    User {
+        /// The tenant; `None` if it is the user's tier wherever no tenant has one for it.
+        tenant: Option<String>,
+        /// The user.
+        user: String,
+    },
+    /// Anybody's: what has changed is not known.
+    All,
+}
+
+impl PostgresTiers {
+    /// The tiers in the database that `url` names. Nothing is connected yet.
+    pub fn new(url: PostgresUrl) -> Self {
+        let pool = |place: Place<'_>| {
+            PgPoolOptions::new()
+                .max_connections(CONNECTIONS)
+                .acquire_timeout(PATIENCE)
+                // Those that were lost are found when they are to be used.
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .connect_lazy_with(place.options())
+        };
+        let pools = Place::all(&url, 0).map(pool).collect();
+        Self { url, pools, turn: AtomicUsize::new(0) }
+    }
+
+    /// A user's tier: that within its tenant, or else that of the user in all tenants. `None` if there is neither.
+    ///
+    /// Fails in two seconds at the latest; if the URL names several servers, the next call asks another.
+    pub async fn tier_of(&self, tenant: Option<&str>, user: &str) -> Result<Option<String>, ArchiveError> {
+        let turn = self.turn.load(Ordering::Relaxed);
+        let server = turn % self.pools.len().max(1);
+        let place = Place { url: &self.url, server };
+        let Some(pool) = self.pools.get(server) else { return Err(place.silent().into()) };
+        let question = sqlx::query_as(
+            "SELECT tier FROM tidegate_users WHERE user_id = $2 AND tenant IN ($1, '') ORDER BY tenant = '' LIMIT 1",
+        );
+        let question = question.bind(tenant.unwrap_or_default()).bind(user);
+        let trouble = match timeout(PATIENCE, question.fetch_optional(pool)).await {
+            Ok(Ok(row)) => return Ok(row.map(|(tier,): (String,)| tier)),
+            Ok(Err(error)) => place.trouble(&error),
+            Err(_) => place.silent(),
+        };
+        // Of those who fail together, one goes on to the next.
+        self.turn.compare_exchange(turn, turn + 1, Ordering::Relaxed, Ordering::Relaxed).ok();
+        Err(trouble.into())
+    }
+
+    /// Tells from now on whose tier has changed. Needs a Tokio runtime.
+    ///
+    /// [`TierChange::All`] comes first, and whenever the connection was lost: what was told meanwhile is gone. A replica
+    /// tells nothing.
+    pub fn changes(&self) -> TierChanges {
+        TierChanges::start(self.url.clone())
+    }
+}
+
+/// Changes of tiers as they happen, told by a task that ends when this is dropped.
+#[derive(Debug)]
+pub struct TierChanges {
+    url: PostgresUrl,
+    changes: Receiver<TierChange>,
+    task: AbortHandle,
+}
+
+impl TierChanges {
+    fn start(url: PostgresUrl) -> Self {
+        let (sender, changes) = mpsc::channel(WAITING);
+        let task = tokio::spawn(follow(url.clone(), sender)).abort_handle();
+        Self { url, changes, task }
+    }
+
+    /// Waits for the next change. Giving up waiting loses nothing.
+    pub async fn next(&mut self) -> TierChange {
+        match self.changes.recv().await {
+            Some(change) => change,
+            // The task was interrupted; it begins anew.
+            None => {
+                *self = Self::start(self.url.clone());
+                TierChange::All
+            }
+        }
+    }
+}
+
+impl Drop for TierChanges {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Listens to one server after the other, until nobody listens here.
+async fn follow(url: PostgresUrl, sender: Sender<TierChange>) {
+    let (mut server, mut pause) = (0, FIRST_PAUSE);
+    loop {
+        if let Ok(session) = open(Place { url: &url, server }).await {
+            pause = FIRST_PAUSE;
+            if sender.send(TierChange::All).await.is_err() {
+                return;
+            }
+            listen(session, &sender).await;
+        }
+        if sender.is_closed() {
+            return;
+        }
+        server = (server + 1) % url.servers.len().max(1);
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+async fn open(place: Place<'_>) -> Result<Session, Trouble> {
+    let mut session = Session::open(place).await?;
+    session.listen(CHANNEL).await?;
+    Ok(session)
+}
+
+/// Tells what is heard, until the connection is lost. Why does not matter: look-ups say it to whoever needs them.
+async fn listen(mut session: Session, sender: &Sender<TierChange>) {
+    let mut ask = interval_at(Instant::now() + ASK, ASK);
+    ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut missed = false;
+    loop {
+        tokio::select! {
+            room = sender.reserve(), if missed => {
+                let Ok(room) = room else { return };
+                room.send(TierChange::All);
+                missed = false;
+            }
+            heard = session.hear() => {
+                let Ok(payload) = heard else { return };
+                match sender.try_send(change(&payload)) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(_)) => missed = true,
+                    Err(TrySendError::Closed(_)) => return,
+                }
+            }
+            _ = ask.tick() => if is_alive(&mut session).await.is_err() { return },
+        }
+    }
+}
+
+async fn is_alive(session: &mut Session) -> Result<(), Trouble> {
+    let (place, connection) = session.connection().await?;
+    place.ask(sqlx::query("SELECT 1").execute(connection)).await.map(drop)
+}
+
+/// What a trigger has told.
+fn change(payload: &str) -> TierChange {
+    #[derive(Deserialize)]
+    struct Payload {
+        tenant: String,
+        user: String,
+    }
+    match serde_json::from_str(payload) {
+        Ok(Payload { tenant, user }) => {
+            TierChange::User { tenant: Some(tenant).filter(|tenant| !tenant.is_empty()), user }
+        }
+        Err(_) => TierChange::All,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_tier_has_changed() {
+        let user = |tenant: Option<&str>| TierChange::User {
+            tenant: tenant.map(str::to_owned),
+            user: "a".to_owned(),
+        };
+        assert_eq!(change(r#"{"tenant" : "t", "user" : "a"}"#), user(Some("t")));
+        assert_eq!(change(r#"{"tenant" : "", "user" : "a"}"#), user(None));
+        assert_eq!([change(""), change("nonsense")], [TierChange::All, TierChange::All]);
+    }
+}

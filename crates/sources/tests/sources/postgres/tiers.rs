@@ -1,0 +1,112 @@
+//! Users' tiers in a real PostgreSQL.
+
+use std::time::Duration;
+
+use tidegate_sources::{ArchiveError, PostgresTiers, TierChange, TierChanges};
+use tidegate_testkit::Postgres;
+use tokio::time::{Instant, timeout};
+
+use super::start;
+use crate::scene::DEADLINE;
+
+fn tiers(postgres: &Postgres) -> PostgresTiers {
+    PostgresTiers::new(postgres.url().parse().unwrap())
+}
+
+async fn next(changes: &mut TierChanges) -> TierChange {
+    timeout(DEADLINE, changes.next()).await.expect("a change before the deadline")
+}
+
+fn of(tenant: Option<&str>, user: &str) -> TierChange {
+    TierChange::User { tenant: tenant.map(str::to_owned), user: user.to_owned() }
+}
+
+#[tokio::test]
+async fn the_tenants_word_counts_before_that_for_all() {
+    let postgres = start().await;
+    postgres.psql(
+        "INSERT INTO tidegate_users (tenant, user_id, tier) VALUES ('acme', 'ann', 'premium'); \
+         INSERT INTO tidegate_users (user_id, tier) VALUES ('ann', 'free'), ('bob', 'basic')",
+    );
+    let tiers = tiers(&postgres);
+    for (tenant, user, tier) in [
+        (Some("acme"), "ann", Some("premium")),
+        (Some("other"), "ann", Some("free")),
+        (None, "ann", Some("free")),
+        (Some("acme"), "bob", Some("basic")),
+        (Some("acme"), "carl", None),
+        (None, "' OR true --", None),
+    ] {
+        assert_eq!(tiers.tier_of(tenant, user).await.unwrap().as_deref(), tier, "{tenant:?} {user}");
+    }
+}
+
+#[tokio::test]
+async fn changes_are_told_as_they_happen() {
+    let postgres = start().await;
+    let mut changes = tiers(&postgres).changes();
+    assert_eq!(next(&mut changes).await, TierChange::All, "what was before is not known");
+    postgres.psql("INSERT INTO tidegate_users (tenant, user_id, tier) VALUES ('acme', 'ann \"x\"', 'free')");
+    assert_eq!(next(&mut changes).await, of(Some("acme"), "ann \"x\""));
+    postgres.psql("UPDATE tidegate_users SET tier = 'premium'");
+    assert_eq!(next(&mut changes).await, of(Some("acme"), "ann \"x\""));
+    postgres.psql("UPDATE tidegate_users SET tier = 'free' WHERE user_id = 'nobody'");
+    postgres.psql("UPDATE tidegate_users SET tenant = '', user_id = 'bob'");
+    let moved = [next(&mut changes).await, next(&mut changes).await];
+    assert_eq!(moved, [of(Some("acme"), "ann \"x\""), of(None, "bob")]);
+    postgres.psql("DELETE FROM tidegate_users");
+    assert_eq!(next(&mut changes).await, of(None, "bob"));
+
+    postgres.psql("INSERT INTO tidegate_users (user_id, tier) VALUES (repeat(chr(1), 1200), 'free')");
+    assert_eq!(next(&mut changes).await, TierChange::All, "too long to be told");
+    postgres.psql(
+        "INSERT INTO tidegate_users (user_id, tier) SELECT n, 'free' FROM generate_series(1, 10000) AS n",
+    );
+    assert_eq!(next(&mut changes).await, TierChange::All, "many are as good as all");
+    postgres.psql("TRUNCATE tidegate_users");
+    assert_eq!(next(&mut changes).await, TierChange::All);
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_anything_may_have_changed() {
+    let postgres = start().await;
+    let mut changes = tiers(&postgres).changes();
+    assert_eq!(next(&mut changes).await, TierChange::All);
+    postgres
+        .psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidegate'");
+    assert_eq!(next(&mut changes).await, TierChange::All);
+    postgres.restart();
+    assert_eq!(next(&mut changes).await, TierChange::All);
+    postgres.psql("INSERT INTO tidegate_users (user_id, tier) VALUES ('ann', 'free')");
+    assert_eq!(next(&mut changes).await, of(None, "ann"));
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_or_hangs_fails_in_time_and_is_found_again() {
+    let postgres = start().await;
+    let tiers = tiers(&postgres);
+    assert_eq!(tiers.tier_of(None, "ann").await, Ok(None));
+    let fails = async || {
+        let begun = Instant::now();
+        let error = tiers.tier_of(None, "ann").await.unwrap_err();
+        assert!(matches!(&error, ArchiveError::Away(why) if why.contains("see that it runs")), "{error:?}");
+        // Generous: the machine may be busy.
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    };
+    postgres.kill();
+    fails().await;
+    postgres.restart();
+    assert_eq!(tiers.tier_of(None, "ann").await, Ok(None));
+    postgres.pause();
+    fails().await;
+    postgres.resume();
+    let back = async { while tiers.tier_of(None, "ann").await.is_err() {} };
+    timeout(DEADLINE, back).await.expect("it answers again before the deadline");
+}
+
+#[tokio::test]
+async fn missing_tables_are_named() {
+    let postgres = Postgres::start();
+    let error = tiers(&postgres).tier_of(None, "ann").await.unwrap_err();
+    assert!(matches!(&error, ArchiveError::Refused(why) if why.contains("tidegate rules init")), "{error:?}");
+}
