@@ -41,8 +41,8 @@ fn said(url: &PostgresUrl, address: &str, code: &str, words: &str) -> Trouble {
             "PostgreSQL at {address} has no database {database}; createdb {database}, or correct the URL"
         )),
         "42501" if words.contains("schema") => Trouble::refused(format!(
-            "PostgreSQL at {address} does not let {user} do that: {words}; GRANT USAGE ON that SCHEMA TO {user}, \
-             and CREATE, too, if it is to create tables"
+            "PostgreSQL at {address} does not let {user} do that: {words}; to let it create tables there, \
+             GRANT USAGE, CREATE ON that SCHEMA TO {user}"
         )),
         "42501" => Trouble::refused(format!(
             "PostgreSQL at {address} does not let {user} do that: {words}; \
@@ -51,7 +51,7 @@ fn said(url: &PostgresUrl, address: &str, code: &str, words: &str) -> Trouble {
         )),
         // A table, a schema, a function or a column is not there.
         "42P01" | "3F000" | "42883" | "42703" => Trouble::refused(format!(
-            "the database {database} of PostgreSQL at {address} has no tables for Tidegate ({words}); {}",
+            "the database {database} of PostgreSQL at {address} has no tables for Tidegate that {user} can see ({words}); {}",
             init(url)
         )),
         "25006" => read_only(address),
@@ -74,9 +74,7 @@ fn said(url: &PostgresUrl, address: &str, code: &str, words: &str) -> Trouble {
 
 /// The server cannot be asked.
 pub(super) fn away(address: &str, why: &str) -> Trouble {
-    Trouble::away(format!(
-        "cannot use the rules in PostgreSQL at {address}: {why}; see that it runs there and answers"
-    ))
+    Trouble::away(format!("cannot use PostgreSQL at {address}: {why}; see that it runs there and answers"))
 }
 
 /// The server follows another, or takes no changes for another reason.

@@ -1,8 +1,8 @@
 //! Rows that are changed through Tidegate, and by hand at the same time.
 
 use tidegate_sources::{
-    Action, ArchiveError, Author, Commit, GoodText, NewRecord, PostgresArchive, RuleArchive, StoredText,
-    Subject, Write,
+    Action, ArchiveError, Author, Commit, GoodText, NewRecord, PostgresArchive, PostgresTiers, RuleArchive,
+    StoredText, Subject, Write,
 };
 use tidegate_testkit::Postgres;
 
@@ -244,6 +244,33 @@ async fn the_server_that_can_be_written_is_found() {
     let away = archive(&primary.url()).commit(commit(1, [])).await;
     assert!(matches!(&away, Err(ArchiveError::Away(why)) if why.contains("see that it runs")), "{away:?}");
     assert_eq!(archive(&url).read().await.unwrap().documents.len(), 1, "reading is possible still");
+}
+
+/// What docs/operations/postgres.md grants is enough, and not too much.
+#[tokio::test]
+async fn permissions() {
+    let postgres = start().await;
+    let page = include_str!("../../../../../docs/operations/postgres.md");
+    let grants = page.split("```sql\n").skip(1).filter_map(|part| part.split("```").next());
+    let grants: Vec<&str> = grants.filter(|part| part.contains("GRANT")).collect();
+    assert_eq!(grants.len(), 1);
+    postgres.psql(grants[0]);
+    let as_user = |user: &str| archive(&format!("postgres://{user}:secret@{}/postgres", postgres.address()));
+    let (node, admin) = (as_user("tidegate_node"), as_user("tidegate_admin"));
+    assert_eq!(admin.commit(commit(0, [write("a", None, Some("1"))])).await, Ok(1));
+    assert_eq!(admin.commit(commit(1, [write("a", Some(1), Some("2"))])).await, Ok(2));
+    assert_eq!(admin.history(&rule("a")).await.unwrap().len(), 2);
+    put(&postgres, "a", "3");
+    node.remember(vec![StoredText::new("a", 3, "3")]).await.unwrap();
+    assert_eq!((present(&node).await.0, good(&node, "a").await), (3, text(3, "3")));
+    let denied = node.commit(commit(3, [write("a", Some(3), None)])).await;
+    assert!(matches!(&denied, Err(ArchiveError::Refused(why)) if why.contains("postgres.md")), "{denied:?}");
+    assert_eq!(admin.commit(commit(3, [write("a", Some(3), None)])).await, Ok(4));
+    assert_eq!(postgres.psql("SELECT author FROM tidegate_rule_history LIMIT 1"), "ann\n");
+    let tiers = PostgresTiers::new(
+        format!("postgres://tidegate_node:secret@{}/postgres", postgres.address()).parse().unwrap(),
+    );
+    assert_eq!(tiers.tier_of(None, "ann").await, Ok(None));
 }
 
 #[test]
