@@ -1,12 +1,15 @@
 //! Rows that are changed through Tidegate, and by hand at the same time.
 
+use std::sync::Arc;
+
 use tidegate_sources::{
     Action, ArchiveError, Author, Commit, GoodText, NewRecord, PostgresArchive, PostgresTiers, RuleArchive,
-    StoredText, Subject, Write,
+    RuleBook, StoredText, Subject, Write,
 };
 use tidegate_testkit::Postgres;
 
 use super::{archive, put, start};
+use crate::archive::{Stage, play};
 
 fn author() -> Author {
     Author { name: "ann".to_owned(), at_ms: 1_700_000_000_123 }
@@ -50,6 +53,14 @@ async fn present(archive: &PostgresArchive) -> (u64, Vec<StoredText>) {
     let contents = archive.read().await.unwrap();
     assert!(contents.apart);
     (contents.state, contents.documents)
+}
+
+#[tokio::test]
+async fn the_story_that_is_the_same_on_every_archive() {
+    let postgres = start().await;
+    let book = RuleBook::new(Arc::new(archive(&postgres.url())));
+    let write = move |id: &str, text: &str| put(&postgres, id, text);
+    play(&Stage { book, write: Box::new(write), apart: true }).await;
 }
 
 #[tokio::test]
