@@ -104,32 +104,30 @@ impl<'t> Page<'t> {
     ) -> Option<(&'p [Node<'t>], Layout<'p>)> {
         match Form::of(node) {
             Form::Rule => Some((std::slice::from_ref(node), Layout::Document(piece))),
-            Form::List => {
-                let start = self.region(root).start;
-                Some((node.items(), layout(piece, Origin::Start(start))))
-            }
+            Form::List => Some((node.items(), layout(piece, Origin::Start(self.start(root))))),
             Form::Whole => {
                 let index = node.entries().iter().position(|entry| entry.key.value == "rules");
                 let Some((key, list)) = index.and_then(|index| piece.entries().get(index)) else {
                     return Some((&[], Layout::Absent(piece)));
                 };
                 let rules = node.get("rules").map_or(&[][..], Node::items);
-                let colon = self.language.skip(self.text, key.range.end) + 1;
-                Some((rules, layout(list, Origin::Colon(colon))))
+                let colon = self.language.skip(self.text, key.range.end);
+                let written = self.text[colon..].starts_with(':');
+                let layout = if written { layout(list, Origin::Colon(colon + 1)) } else { Layout::Alias };
+                Some((rules, layout))
             }
             Form::Nothing | Form::RateLimits | Form::Envoy | Form::Scalar => None,
         }
     }
 
-    /// The part of the text in which a document stands.
-    pub(super) fn region(&self, root: usize) -> Range<usize> {
+    /// Where the part of the text starts in which a document stands.
+    pub(super) fn start(&self, root: usize) -> usize {
         let piece = |index: usize| self.pieces.get(index).map(|piece| piece.range.clone());
         let own = piece(root).unwrap_or_default();
         let previous = root.checked_sub(1).and_then(piece).map_or(0, |range| range.end);
         let next = self.markers.partition_point(|marker| marker.start < own.start);
         let before = next.checked_sub(1).and_then(|index| self.markers.get(index));
-        let after = self.markers.get(next);
-        before.map_or(previous, |marker| marker.end)..after.map_or(self.text.len(), |marker| marker.start)
+        before.map_or(previous, |marker| marker.end)
     }
 
     /// Whether a document is in braces or brackets.

@@ -107,7 +107,7 @@ impl Spot {
 
     fn document(page: &Page<'_>, root: usize, piece: &Piece) -> Self {
         let Page { text, language, .. } = *page;
-        let floor = page.region(root).start;
+        let floor = page.start(root);
         let inline = || Self::inline(page, (root, 0), Style::Inline, &piece.range, floor, piece.range.end);
         if language == Language::Json {
             return inline();

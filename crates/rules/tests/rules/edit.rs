@@ -389,6 +389,9 @@ fn is_rest_of(shorter: &str, longer: &str) -> bool {
 }
 
 proptest! {
+    // Each case reads a dozen texts.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn a_rule_is_put_where_it_was((text, count) in document(), which in any::<prop::sample::Index>(), new in any::<u8>()) {
         let id = format!("r{}", which.index(count));
