@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::rule::Allowance;
 use crate::ruleset::{RuleSet, Terms};
 use crate::take::{Group, Take};
-use crate::tier::TierIndex;
+use crate::tier::{Level, TierIndex};
 use crate::time::Timestamp;
 
 /// The rules that apply to one request and what they ask of the store.
@@ -20,7 +20,7 @@ pub struct Demand<'r> {
     pub group: Group<'r>,
     /// Positions of those rules in the rule set, in the same order.
     pub rules: SmallVec<[u32; 4]>,
-    /// The request's tier, if the rule set has tiers.
+    /// The request's tier or plan, if the rule set has any.
     pub tier: Option<TierIndex>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Inquiry<'r, 'a> {
     path: &'a Path<'a>,
     secret: &'a Secret,
     now: Timestamp,
-    tier: Option<TierIndex>,
+    level: Option<Level>,
     /// What each identifier asked so far made of the request: its tag, or that it cannot tell.
     tags: SmallVec<[(u32, Option<Tag>); 4]>,
 }
@@ -44,12 +44,12 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         secret: &'a Secret,
         now: Timestamp,
     ) -> Self {
-        Self { rules, request, path, secret, now, tier: rules.tiers.of(request), tags: SmallVec::new() }
+        Self { rules, request, path, secret, now, level: rules.tiers.of(request), tags: SmallVec::new() }
     }
 
     /// Adds what every rule that applies asks for to `demand`, which may be large and so is not handed around.
     pub(crate) fn fill(&mut self, demand: &mut Demand<'r>) {
-        demand.tier = self.tier;
+        demand.tier = self.level.map(|level| level.name);
         let request_id = self.request.request_id.map(|id| self.secret.request_id(id));
         for index in self.rules.matcher.find(self.request, self.path) {
             let terms = &self.rules.terms[index as usize];
@@ -111,11 +111,16 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     fn own_quota(&self, terms: &Terms) -> Quota {
-        match (terms.allowance, self.tier) {
-            (Allowance::Fixed(quota), _) => quota,
-            (Allowance::Tiered, Some(tier)) => self.rules.tiers.list()[tier.get()].quota,
-            // Cannot be: a tiered rule without tiers does not compile, nor does an unlimited one about requests.
-            (Allowance::Tiered, None) | (Allowance::Unlimited, _) => Quota::BLOCKED,
-        }
+        let quota = match terms.allowance {
+            Allowance::Fixed(quota) => Some(quota),
+            Allowance::Tiered => self.level.and_then(|level| level.quota),
+            Allowance::Planned(_) => {
+                self.level.and_then(|level| terms.planned.get(level.plan? as usize)).copied()
+            }
+            Allowance::Unlimited => None,
+        };
+        // Always there: a rule without tiers or plans that it needs does not compile, nor does an unlimited one about
+        // requests.
+        quota.unwrap_or(Quota::BLOCKED)
     }
 }

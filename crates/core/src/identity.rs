@@ -100,8 +100,8 @@ impl Identifier {
     }
 }
 
-/// An empty header or attribute says nothing about who somebody is.
-fn present(text: Option<&str>) -> Option<&str> {
+/// An empty text says nothing about who somebody is.
+pub(crate) fn present(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 

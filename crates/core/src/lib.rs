@@ -19,6 +19,7 @@ pub mod mode;
 mod overrides;
 pub mod path;
 pub mod pattern;
+pub mod plan;
 pub mod quota;
 pub mod request;
 pub mod rule;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::plan::Multiplier;
 use crate::time::Span;
 
 /// How a quota is counted.
@@ -113,6 +114,13 @@ impl Quota {
     #[must_use]
     pub const fn at_version(self, version: u64) -> Self {
         Self { version, ..self }
+    }
+
+    /// The same for somebody who may have `multiplier` times as much, rounded down; of the burst too.
+    pub fn times(&self, multiplier: Multiplier) -> Result<Self, QuotaError> {
+        let (limit, burst) = (multiplier.of(self.limit), multiplier.of(self.capacity));
+        Self::with_burst(self.algorithm, limit, self.window, burst)
+            .map(|quota| quota.at_version(self.version))
     }
 
     /// How much per window.
@@ -229,6 +237,21 @@ mod tests {
         let quota = Quota::token_bucket(0, Span::from_secs(1), 100).unwrap();
         assert!(quota.is_blocked());
         assert_eq!(quota.capacity(), 0);
+    }
+
+    #[test]
+    fn a_multiple_is_rounded_down_and_checked() {
+        let base = Quota::token_bucket(5, Span::from_secs(1), 9).unwrap().at_version(7);
+        let times =
+            |text: &str| base.times(text.parse().unwrap()).map(|quota| (quota.limit(), quota.capacity()));
+        assert_eq!(times("3"), Ok((15, 27)));
+        assert_eq!(times("0.5"), Ok((2, 4)));
+        assert_eq!(times("0.15"), Ok((0, 0)), "less than one is nothing");
+        assert_eq!(base.times(Multiplier::whole(1)), Ok(base));
+        let log = Quota::new(Algorithm::SlidingLog, MAX_LOG_LIMIT, Span::from_secs(1)).unwrap();
+        assert_eq!(log.times(Multiplier::whole(2)), Err(QuotaError::LogLimit(2 * MAX_LOG_LIMIT)));
+        let large = Quota::new(Algorithm::FixedWindow, MAX_UNITS - 1, Span::from_secs(1)).unwrap();
+        assert!(large.times(Multiplier::MAX).is_err());
     }
 
     #[test]

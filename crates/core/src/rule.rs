@@ -68,6 +68,8 @@ pub enum Allowance {
     Fixed(Quota),
     /// What the request's tier says.
     Tiered,
+    /// This, times what the request's plan says.
+    Planned(Quota),
     /// No end of it: nothing is counted. For rules about descriptors, which would otherwise fall under wider ones.
     Unlimited,
 }

@@ -7,15 +7,16 @@ use hashbrown::HashMap;
 
 use crate::demand::{Demand, Inquiry};
 use crate::descriptor::{DomainTerms, Domains};
-use crate::identity::{Facet, Identifier, Identity};
+use crate::identity::{Facet, Identifier, Identity, present};
 use crate::key::{Hash, Secret, rule_hash};
 use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
-use crate::quota::{MAX_UNITS, Quota};
+use crate::plan::Plan;
+use crate::quota::{MAX_UNITS, Quota, QuotaError};
 use crate::request::Request;
 use crate::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Rule};
-use crate::tier::{Tier, TierTable, Tiers};
+use crate::tier::{Standing, TierTable, Tiers};
 use crate::time::Timestamp;
 
 /// IPv6 addresses are counted by this prefix unless told otherwise.
@@ -29,7 +30,7 @@ pub const MAX_STAMP: u64 = MAX_UNITS - 1;
 pub struct RuleSetParts {
     /// The rules in document order; ids unique.
     pub rules: Vec<Rule>,
-    /// The tiers that tiered rules refer to.
+    /// The tiers that tiered rules refer to, and the plans that base limits are multiplied by.
     pub tiers: Tiers,
     /// How domains are served; those that only rules name are served as usual.
     pub domains: Vec<DomainTerms>,
@@ -70,12 +71,16 @@ pub struct RuleSet {
     written: usize,
     pub(crate) identifiers: Vec<Identifier>,
     by_id: HashMap<Box<str>, u32, FixedState>,
+    /// Whether a rule asks for the tier or the plan of a request.
+    asks_tier: bool,
 }
 
 /// What a rule comes down to once it matches, apart from the rest of it so that ten thousand of them stay near.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) allowance: Allowance,
+    /// What it comes to in each plan, so that nothing is multiplied per request; empty if that does not matter.
+    pub(crate) planned: Box<[Quota]>,
     pub(crate) rule_hash: Hash,
     pub(crate) rule_id: Box<str>,
     pub(crate) overrides: Option<Box<Overrides>>,
@@ -92,7 +97,18 @@ pub enum RuleSetError {
     DuplicateRule(Box<str>),
     /// A tiered rule, with no tiers to take figures from.
     NoTiers(Box<str>),
-    /// This tier is named but not there.
+    /// A rule with a base limit, with no plans to multiply it by.
+    NoPlans(Box<str>),
+    /// A base limit times a multiplier is no quota.
+    Product {
+        /// The rule.
+        rule: Box<str>,
+        /// The plan.
+        plan: Box<str>,
+        /// Why.
+        error: QuotaError,
+    },
+    /// This tier is named but not there, as a plan neither.
     UnknownTier(Box<str>),
     /// A rule is about the very descriptors that another is about.
     DuplicateDescriptor(Box<str>),
@@ -107,6 +123,10 @@ impl fmt::Display for RuleSetError {
             Self::NoTiers(id) => {
                 write!(f, "rule `{id}` is tiered but there are no tiers; add some or give it a limit")
             }
+            Self::NoPlans(id) => {
+                write!(f, "rule `{id}` has a base limit but there are no plans; add some or give it a limit")
+            }
+            Self::Product { rule, plan, error } => write!(f, "rule `{rule}` in plan `{plan}`: {error}"),
             Self::UnknownTier(name) => {
                 write!(f, "there is no tier `{name}`; add it to the tiers or name another")
             }
@@ -143,19 +163,11 @@ impl RuleSet {
             if (index as usize) < written && by_id.insert(rule.id.clone(), index).is_some() {
                 return Err(RuleSetError::DuplicateRule(rule.id.clone()));
             }
-            match &mut rule.allowance {
-                Allowance::Fixed(quota) => *quota = quota.at_version(stamp),
-                Allowance::Tiered if tiers.list().is_empty() => {
-                    return Err(RuleSetError::NoTiers(rule.id.clone()));
-                }
-                Allowance::Unlimited if rule.descriptor.is_none() => {
-                    return Err(RuleSetError::Unlimited(rule.id.clone()));
-                }
-                Allowance::Tiered | Allowance::Unlimited => {}
-            }
+            let planned = allow(rule, &tiers, stamp)?;
             let overrides = || Box::new(Overrides::new(&rule.overrides, stamp, ipv6_prefix));
             terms.push(Terms {
                 allowance: rule.allowance,
+                planned,
                 rule_hash: rule_hash(&rule.id),
                 rule_id: rule.id.clone(),
                 overrides: (!rule.overrides.is_empty()).then(overrides),
@@ -164,6 +176,8 @@ impl RuleSet {
                 on_store_failure: rule.on_store_failure,
             });
         }
+        let asks_tier = |rule: &Rule| matches!(rule.allowance, Allowance::Tiered | Allowance::Planned(_));
+        let asks_tier = rules[..about_requests].iter().any(asks_tier);
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
         Ok(Self {
@@ -178,6 +192,7 @@ impl RuleSet {
             written,
             identifiers,
             by_id,
+            asks_tier,
         })
     }
 
@@ -227,9 +242,20 @@ impl RuleSet {
         self.domains.names()
     }
 
-    /// The tiers, in document order.
-    pub fn tiers(&self) -> &[Tier] {
+    /// All that a request's tier may be called: the tiers and then the plans, each in document order.
+    pub fn tiers(&self) -> &[Standing] {
         self.tiers.list()
+    }
+
+    /// The plans, in document order.
+    pub fn plans(&self) -> &[Plan] {
+        self.tiers.plans()
+    }
+
+    /// Whether it is worth finding out the tier or plan of the request's user elsewhere and asking again with it: a rule
+    /// asks for it, and neither the request nor what is known beforehand names one that is known here.
+    pub fn wants_tier(&self, request: &Request<'_>) -> bool {
+        self.asks_tier && present(request.user).is_some() && self.tiers.named(request).is_none()
     }
 
     /// Works out what `request` demands at `now`: `path` is its path in normal form.
@@ -269,6 +295,33 @@ impl RuleSet {
             }
         }
     }
+}
+
+/// Stamps what a rule allows, and works out what that is in each plan if it depends on it.
+fn allow(rule: &mut Rule, tiers: &TierTable, stamp: u64) -> Result<Box<[Quota]>, RuleSetError> {
+    match &mut rule.allowance {
+        Allowance::Fixed(quota) => *quota = quota.at_version(stamp),
+        Allowance::Planned(base) => {
+            *base = base.at_version(stamp);
+            if tiers.plans().is_empty() {
+                return Err(RuleSetError::NoPlans(rule.id.clone()));
+            }
+            let product = |plan: &Plan| {
+                base.times(plan.multiplier).map_err(|error| RuleSetError::Product {
+                    rule: rule.id.clone(),
+                    plan: plan.name.clone(),
+                    error,
+                })
+            };
+            return tiers.plans().iter().map(product).collect();
+        }
+        Allowance::Tiered if !tiers.has_tiers() => return Err(RuleSetError::NoTiers(rule.id.clone())),
+        Allowance::Unlimited if rule.descriptor.is_none() => {
+            return Err(RuleSetError::Unlimited(rule.id.clone()));
+        }
+        Allowance::Tiered | Allowance::Unlimited => {}
+    }
+    Ok(Box::default())
 }
 
 /// The domains, with the rules about their descriptors, which are the last of `rules`. Adds a rule for each that

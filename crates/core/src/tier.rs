@@ -1,9 +1,10 @@
-//! Tiers: named quotas that users are put into.
+//! Tiers and plans: names that users are put into, and what these stand for.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::identity::Facet;
+use crate::identity::{Facet, present};
+use crate::plan::{Multiplier, Plan};
 use crate::quota::Quota;
 use crate::request::Request;
 
@@ -16,20 +17,34 @@ pub struct Tier {
     pub quota: Quota,
 }
 
-/// All tiers of a rule set and who is in them.
+/// All tiers and plans of a rule set and who is in them.
 #[derive(Clone, Debug, Default)]
 pub struct Tiers {
     /// The tiers, names unique.
     pub list: Vec<Tier>,
-    /// The tier of a request that names none, or none that is known. Without it: the one that allows least.
+    /// The plans, names unique whatever their case.
+    pub plans: Vec<Plan>,
+    /// The tier, the plan or both of a request that names none, or none that is known. Without it, or where it is only the
+    /// other: the tier that allows least, and the plan with the least multiplier.
     pub default: Option<Box<str>>,
-    /// Users whose tier is known beforehand; a tier that is not listed is the default.
+    /// Users whose tier or plan is known beforehand; one that is not listed is the default.
     pub users: Vec<(Box<str>, Box<str>)>,
-    /// Headers and attributes that name a request's tier, asked in order when it does not say itself.
+    /// Headers and attributes that name a request's tier or plan, asked in order when it does not say itself.
     pub from: Vec<Facet>,
 }
 
-/// Position of a tier in its rule set.
+/// A name and what it stands for: a tier, a plan, or both.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The name, as the tier or the plan states it.
+    pub name: Box<str>,
+    /// What tiered rules allow it, if it is a tier.
+    pub quota: Option<Quota>,
+    /// What base limits are multiplied by, if it is a plan.
+    pub multiplier: Option<Multiplier>,
+}
+
+/// Position of a name among those of its rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierIndex(pub(crate) u32);
 
@@ -40,46 +55,133 @@ impl TierIndex {
     }
 }
 
+/// What a request is to the rules that ask for its tier or plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    /// What it is called.
+    pub(crate) name: TierIndex,
+    /// The quota of its tier, or of the default one.
+    pub(crate) quota: Option<Quota>,
+    /// The position of its plan, or of the default one.
+    pub(crate) plan: Option<u32>,
+}
+
 #[derive(Debug)]
 pub(crate) struct TierTable {
-    tiers: Vec<Tier>,
+    standings: Vec<Standing>,
+    /// What each name comes down to, in the same order.
+    levels: Vec<Level>,
     by_name: HashMap<Box<str>, u32, FixedState>,
+    /// Names of plans in lower case, in order, and their positions.
+    by_plan: Vec<(Box<str>, u32)>,
     by_user: HashMap<Box<str>, u32, FixedState>,
     from: Vec<Facet>,
-    default: Option<u32>,
+    default: Option<Level>,
+    plans: Vec<Plan>,
+    has_tiers: bool,
 }
 
 impl TierTable {
-    /// Compiles tiers, or names the default tier if it is not there.
+    /// Compiles tiers and plans, or names the default if it is neither.
     pub(crate) fn new(tiers: Tiers, version: u64) -> Result<Self, Box<str>> {
-        let by_name: HashMap<Box<str>, u32, _> =
-            (0u32..).zip(&tiers.list).map(|(index, tier)| (tier.name.clone(), index)).collect();
-        let position = |name: &str| by_name.get(name).copied().ok_or_else(|| Box::<str>::from(name));
-        let default = match &tiers.default {
-            Some(name) => Some(position(name)?),
-            None => (0u32..)
-                .zip(&tiers.list)
-                .min_by_key(|(_, tier)| hourly_rate(&tier.quota))
-                .map(|(index, _)| index),
+        let has_tiers = !tiers.list.is_empty();
+        let by_plan = by_plan(&tiers.plans);
+        let standings = standings(&tiers, &by_plan, version);
+        let mut by_name: HashMap<Box<str>, u32, _> = HashMap::default();
+        for (index, standing) in (0u32..).zip(&standings) {
+            // A tier comes before a plan of the same name, and is that plan too.
+            by_name.entry(standing.name.clone()).or_insert(index);
+        }
+        let mut table = Self {
+            standings,
+            levels: Vec::new(),
+            by_name,
+            by_plan,
+            by_user: HashMap::default(),
+            from: tiers.from,
+            default: None,
+            plans: tiers.plans,
+            has_tiers,
         };
-        // As with a tier that a request names: one that is not there is the default.
-        let users = tiers.users.iter();
-        let by_user = users.filter_map(|(user, tier)| Some((user.clone(), *by_name.get(tier)?))).collect();
-        let list = tiers.list.into_iter().map(|tier| Tier { quota: tier.quota.at_version(version), ..tier });
-        Ok(Self { tiers: list.collect(), by_user, from: tiers.from, default, by_name })
+        let named = tiers.default.map(|name| table.position(&name).ok_or(name)).transpose()?;
+        table.settle(named);
+        // As with a name that a request gives: one that is not there is the default.
+        let users = tiers.users.into_iter();
+        table.by_user = users.filter_map(|(user, name)| Some((user, table.position(&name)?))).collect();
+        Ok(table)
     }
 
-    pub(crate) fn list(&self) -> &[Tier] {
-        &self.tiers
+    /// Works out what each name comes down to, and what no name does; `named` is the default that was named.
+    fn settle(&mut self, named: Option<u32>) {
+        let standing = |index: u32| self.standings.get(index as usize);
+        let named_tier = named.filter(|&index| standing(index).is_some_and(|it| it.quota.is_some()));
+        let named_plan = named.and_then(|index| self.plan(&standing(index)?.name));
+        let least_tier = || {
+            let tiers = (0u32..).zip(&self.standings).filter_map(|(index, it)| Some((index, it.quota?)));
+            tiers.min_by_key(|(_, quota)| hourly_rate(quota)).map(|(index, _)| index)
+        };
+        let least_plan =
+            || (0u32..).zip(&self.plans).min_by_key(|(_, plan)| plan.multiplier).map(|(index, _)| index);
+        let default_tier = named_tier.or_else(least_tier);
+        let default_plan = named_plan.or_else(least_plan);
+        let default_quota = default_tier.and_then(|index| standing(index)?.quota);
+        let level = |(index, it): (u32, &Standing)| Level {
+            name: TierIndex(index),
+            quota: it.quota.or(default_quota),
+            plan: self.plan(&it.name).or(default_plan),
+        };
+        let levels = (0u32..).zip(&self.standings).map(level).collect();
+        let tiers = self.standings.len() - self.plans.len();
+        let plan_name =
+            default_plan.map(|plan| u32::try_from(tiers).unwrap_or(u32::MAX).saturating_add(plan));
+        let name = named.or(default_tier).or(plan_name);
+        self.default =
+            name.map(|name| Level { name: TierIndex(name), quota: default_quota, plan: default_plan });
+        self.levels = levels;
     }
 
-    /// The tier of a request: what it says, else what its headers and attributes say, else what is known of its
+    /// The names, tiers first.
+    pub(crate) fn list(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    pub(crate) fn plans(&self) -> &[Plan] {
+        &self.plans
+    }
+
+    pub(crate) fn has_tiers(&self) -> bool {
+        self.has_tiers
+    }
+
+    /// The position of a name: as it is written, else as that of a plan in any case.
+    fn position(&self, name: &str) -> Option<u32> {
+        let plan = || {
+            let tiers = self.standings.len() - self.plans.len();
+            u32::try_from(tiers).ok()?.checked_add(self.plan(name)?)
+        };
+        self.by_name.get(name).copied().or_else(plan)
+    }
+
+    /// The plan of this name in any case.
+    fn plan(&self, name: &str) -> Option<u32> {
+        find(&self.by_plan, name)
+    }
+
+    /// The level of a request: what it says, else what its headers and attributes say, else what is known of its
     /// user, else the default.
-    pub(crate) fn of(&self, request: &Request<'_>) -> Option<TierIndex> {
-        if self.tiers.is_empty() {
+    pub(crate) fn of(&self, request: &Request<'_>) -> Option<Level> {
+        match self.named(request) {
+            Some(index) => self.levels.get(index as usize).copied(),
+            None => self.default,
+        }
+    }
+
+    /// The name of a request, if any that is known can be found.
+    pub(crate) fn named(&self, request: &Request<'_>) -> Option<u32> {
+        if self.standings.is_empty() {
             return None;
         }
-        let named = |name: &str| self.by_name.get(name).copied();
+        let named = |name: &str| self.position(name);
         let told = || {
             self.from.iter().find_map(|facet| match facet {
                 Facet::Header(name) => request.headers.value(name).and_then(named),
@@ -87,9 +189,39 @@ impl TierTable {
                 _ => None,
             })
         };
-        let known = || request.user.and_then(|user| self.by_user.get(user).copied());
-        request.tier.and_then(named).or_else(told).or_else(known).or(self.default).map(TierIndex)
+        let known = || present(request.user).and_then(|user| self.by_user.get(user).copied());
+        request.tier.and_then(named).or_else(told).or_else(known)
     }
+}
+
+/// One standing for each tier, then one for each plan.
+fn standings(tiers: &Tiers, by_plan: &[(Box<str>, u32)], version: u64) -> Vec<Standing> {
+    let multiplier = |name: &str| {
+        let plan = find(by_plan, name)?;
+        tiers.plans.get(plan as usize).map(|plan| plan.multiplier)
+    };
+    let tier = |tier: &Tier| Standing {
+        name: tier.name.clone(),
+        quota: Some(tier.quota.at_version(version)),
+        multiplier: multiplier(&tier.name),
+    };
+    let plan =
+        |plan: &Plan| Standing { name: plan.name.clone(), quota: None, multiplier: Some(plan.multiplier) };
+    tiers.list.iter().map(tier).chain(tiers.plans.iter().map(plan)).collect()
+}
+
+fn by_plan(plans: &[Plan]) -> Vec<(Box<str>, u32)> {
+    let lower = |(index, plan): (u32, &Plan)| (plan.name.to_ascii_lowercase().into(), index);
+    let mut by_plan: Vec<_> = (0u32..).zip(plans).map(lower).collect();
+    by_plan.sort();
+    by_plan
+}
+
+/// The plan of a name in any case, by halving, so that nothing has to be copied.
+fn find(by_plan: &[(Box<str>, u32)], name: &str) -> Option<u32> {
+    let lower = || name.bytes().map(|byte| byte.to_ascii_lowercase());
+    let found = by_plan.binary_search_by(|(known, _)| known.bytes().cmp(lower())).ok()?;
+    by_plan.get(found).map(|(_, plan)| *plan)
 }
 
 /// How much a quota allows in the long run, to compare tiers by.

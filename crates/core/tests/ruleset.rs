@@ -1,6 +1,8 @@
 //! From a request to what it demands, through the public surface.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use tidegate_core::plan::Plan;
+use tidegate_core::quota::QuotaError;
 use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
 use tidegate_core::ruleset::{MAX_STAMP, RuleSetError};
 use tidegate_core::tier::{Tier, Tiers};
@@ -54,16 +56,18 @@ fn quotas_carry_the_stamp() {
         let rules = vec![
             rule("fixed", Facet::Global, 1),
             Rule { allowance: Allowance::Tiered, ..rule("tiered", Facet::Global, 1) },
+            Rule { allowance: Allowance::Planned(quota(1)), ..rule("planned", Facet::Global, 1) },
             Rule { overrides: vec![everybody.clone()], ..rule("overridden", Facet::Global, 1) },
             Rule { on_missing_identity: OnMissingIdentity::Refuse, ..rule("blocked", Facet::User, 1) },
         ];
-        let parts = RuleSetParts { rules, tiers: tiers(None), version: 3, stamp, ..RuleSetParts::default() };
+        let tiers = Tiers { plans: plans(), ..tiers(None) };
+        let parts = RuleSetParts { rules, tiers, version: 3, stamp, ..RuleSetParts::default() };
         RuleSet::new(parts).unwrap()
     };
     for (stamp, carried) in [(None, 3), (Some(1), 1), (Some(1 << 52), 1 << 52), (Some(u64::MAX), MAX_STAMP)] {
         let rules = compile(stamp);
         let versions = demand(&rules, &Request::new("/")).group.into_iter().map(|op| op.take.quota.version());
-        assert_eq!(versions.collect::<Vec<_>>(), [carried; 4]);
+        assert_eq!(versions.collect::<Vec<_>>(), [carried; 5]);
         assert_eq!((rules.version(), rules.stamp()), (3, carried));
     }
 }
@@ -167,6 +171,7 @@ fn tiers(default: Option<&str>) -> Tiers {
     let tier = |name: &str, limit| Tier { name: name.into(), quota: quota(limit) };
     Tiers {
         list: vec![tier("premium", 1_000), tier("free", 10), tier("basic", 100)],
+        plans: Vec::new(),
         default: default.map(Into::into),
         users: vec![("alice".into(), "premium".into())],
         from: vec!["header:x-plan".parse().unwrap(), "attribute:plan".parse().unwrap()],
@@ -200,6 +205,115 @@ fn without_a_default_the_least_tier_counts() {
     assert_eq!(limits(&tiered(None), &Request::new("/"))[0].1, 10);
 }
 
+fn plans() -> Vec<Plan> {
+    let plan = |name: &str, times: &str| Plan { name: name.into(), multiplier: times.parse().unwrap() };
+    vec![plan("PREMIUM", "3"), plan("Standard", "1.5"), plan("trial", "0.05"), plan("gone", "0")]
+}
+
+/// A rule `t` that goes by tiers and a rule `p` of 10 that goes by plans.
+fn tiered_and_planned(tiers: Tiers) -> RuleSet {
+    let by_user = |id, allowance| Rule { allowance, ..rule(id, Facet::User, 1) };
+    let rules = vec![by_user("t", Allowance::Tiered), by_user("p", Allowance::Planned(quota(10)))];
+    RuleSet::new(RuleSetParts { rules, tiers, ..RuleSetParts::default() }).unwrap()
+}
+
+#[test]
+fn a_base_limit_is_multiplied_by_what_the_plan_says() {
+    let planned = Rule { allowance: Allowance::Planned(quota(10)), ..rule("p", Facet::User, 1) };
+    let plans = || Tiers { list: Vec::new(), plans: plans(), ..tiers(Some("standard")) };
+    let compile =
+        |rule, tiers| RuleSet::new(RuleSetParts { rules: vec![rule], tiers, ..RuleSetParts::default() });
+    let rules = compile(planned.clone(), plans()).unwrap();
+    let limit = |request: &Request<'_>| limits(&rules, request)[0].1;
+    let bob = Request { user: Some("bob"), ..Request::new("/") };
+    assert_eq!(limit(&bob), 15, "the default");
+    assert_eq!(limit(&Request { user: Some("alice"), ..bob }), 30, "known beforehand, in another case");
+    assert_eq!(limit(&Request { tier: Some("Trial"), ..bob }), 0, "less than one is nothing");
+    assert_eq!(limit(&Request { tier: Some("gone"), ..bob }), 0);
+    assert_eq!(limit(&Request { tier: Some("gold"), ..bob }), 15, "told, but unknown");
+    assert_eq!(limit(&Request { headers: &[("X-Plan", "PREMIUM")], ..bob }), 30);
+    assert_eq!(limit(&Request { attributes: &[("plan", "premium")], ..bob }), 30);
+    let names: Vec<_> = rules.tiers().iter().map(|standing| &*standing.name).collect();
+    assert_eq!(names, ["PREMIUM", "Standard", "trial", "gone"]);
+    let name = |request: &Request<'_>| names[demand(&rules, request).tier.unwrap().get()];
+    assert_eq!(name(&bob), "Standard");
+    assert_eq!(name(&Request { tier: Some("premium"), ..bob }), "PREMIUM");
+
+    let least = compile(planned.clone(), Tiers { default: None, ..plans() }).unwrap();
+    assert_eq!(limits(&least, &bob)[0].1, 0, "without a default the least counts");
+
+    let entry = Override { target: Target::Everybody, quota: quota(7), until: None };
+    let overridden = Rule { overrides: vec![entry], ..planned };
+    let rules = compile(overridden, plans()).unwrap();
+    assert_eq!(limits(&rules, &Request { tier: Some("premium"), ..bob })[0].1, 7, "an override is absolute");
+}
+
+#[test]
+fn bursts_are_multiplied_too() {
+    let base = Quota::token_bucket(10, Span::from_secs(1), 25).unwrap();
+    let planned = Rule { allowance: Allowance::Planned(base), ..rule("p", Facet::User, 1) };
+    let tiers = Tiers { plans: plans(), ..Tiers::default() };
+    let rules =
+        RuleSet::new(RuleSetParts { rules: vec![planned], tiers, ..RuleSetParts::default() }).unwrap();
+    let quota = demand(&rules, &Request { tier: Some("standard"), ..Request::new("/") }).group[0].take.quota;
+    assert_eq!((quota.limit(), quota.capacity(), quota.algorithm()), (15, 37, Algorithm::TokenBucket));
+}
+
+/// What a name is only one of does not decide about the other.
+#[test]
+fn tiers_and_plans_side_by_side() {
+    let both = |default| tiered_and_planned(Tiers { plans: plans(), ..tiers(default) });
+    let limits = |rules: &RuleSet, tier| -> Vec<u64> {
+        limits(rules, &Request { tier, ..Request::new("/") }).into_iter().map(|(_, limit)| limit).collect()
+    };
+    for (default, tier, expected) in [
+        // No default is named: the least of each.
+        (None, None, [10, 0]),
+        (None, Some("premium"), [1_000, 30]),
+        (None, Some("PREMIUM"), [10, 30]),
+        (None, Some("basic"), [100, 0]),
+        (None, Some("standard"), [10, 15]),
+        // The default is both.
+        (Some("premium"), None, [1_000, 30]),
+        (Some("premium"), Some("basic"), [100, 30]),
+        (Some("premium"), Some("STANDARD"), [1_000, 15]),
+        // The default is only a tier, or only a plan.
+        (Some("basic"), None, [100, 0]),
+        (Some("basic"), Some("standard"), [100, 15]),
+        (Some("standard"), None, [10, 15]),
+        (Some("standard"), Some("basic"), [100, 15]),
+    ] {
+        assert_eq!(limits(&both(default), tier), expected, "{default:?} {tier:?}");
+    }
+    let rules = both(Some("standard"));
+    let name = |tier| {
+        let tier = demand(&rules, &Request { tier, ..Request::new("/") }).tier.unwrap();
+        &*rules.tiers()[tier.get()].name
+    };
+    assert_eq!([name(None), name(Some("basic")), name(Some("Trial"))], ["Standard", "basic", "trial"]);
+}
+
+#[test]
+fn a_tier_is_wanted_where_it_matters_and_nobody_names_it() {
+    let rules = tiered_and_planned(Tiers { plans: plans(), ..tiers(Some("basic")) });
+    let bob = Request { user: Some("bob"), ..Request::new("/") };
+    assert!(rules.wants_tier(&bob));
+    assert!(rules.wants_tier(&Request { tier: Some("gold"), ..bob }), "named, but unknown");
+    assert!(!rules.wants_tier(&Request { tier: Some("basic"), ..bob }));
+    assert!(!rules.wants_tier(&Request { tier: Some("Standard"), ..bob }));
+    assert!(!rules.wants_tier(&Request { headers: &[("X-Plan", "free")], ..bob }));
+    assert!(rules.wants_tier(&Request { headers: &[("X-Plan", "?")], ..bob }));
+    assert!(!rules.wants_tier(&Request { user: Some("alice"), ..bob }), "known beforehand");
+    assert!(!rules.wants_tier(&Request::new("/")), "nobody to ask about");
+    assert!(!rules.wants_tier(&Request { user: Some(""), ..bob }));
+    let parts = RuleSetParts {
+        rules: vec![rule("f", Facet::User, 1)],
+        tiers: tiers(None),
+        ..RuleSetParts::default()
+    };
+    assert!(!RuleSet::new(parts).unwrap().wants_tier(&bob), "no rule asks for it");
+}
+
 #[test]
 fn what_does_not_compile() {
     let error = |parts| RuleSet::new(parts).unwrap_err();
@@ -213,6 +327,14 @@ fn what_does_not_compile() {
         error(RuleSetParts { rules: tiered, ..RuleSetParts::default() }),
         RuleSetError::NoTiers("t".into())
     );
+    let planned = vec![Rule { allowance: Allowance::Planned(quota(1 << 52)), ..rule("p", Facet::User, 1) }];
+    let parts = |tiers| RuleSetParts { rules: planned.clone(), tiers, ..RuleSetParts::default() };
+    assert_eq!(error(parts(tiers(None))), RuleSetError::NoPlans("p".into()));
+    let product = error(parts(Tiers { plans: plans(), ..tiers(None) }));
+    assert!(matches!(
+        product,
+        RuleSetError::Product { rule, plan, error: QuotaError::Units { .. } } if &*rule == "p" && &*plan == "PREMIUM"
+    ));
     let unknown = RuleSetParts { tiers: tiers(Some("gold")), ..RuleSetParts::default() };
     assert_eq!(error(unknown), RuleSetError::UnknownTier("gold".into()));
 }

@@ -8,6 +8,7 @@ use tidegate_core::{RuleSet, RuleSetParts};
 
 use crate::document::{Document, Named};
 use crate::domains::{self, Domain};
+use crate::plans;
 use crate::problem::{Problem, Problems, Report, quoted};
 use crate::suggest;
 use crate::text::{Place, Placed};
@@ -42,11 +43,12 @@ pub fn compile(documents: Vec<Document>, version: impl Into<Version>) -> Result<
 fn join(documents: Vec<Document>, version: Version) -> RuleSetParts {
     let Version { shown, stamp } = version;
     let mut parts = RuleSetParts { version: shown, stamp: Some(stamp), ..RuleSetParts::default() };
+    parts.tiers.plans = plans::of(&documents);
     for document in documents {
         parts.rules.extend(document.rules.into_iter().filter_map(|named| named.value));
         parts.ipv6_prefix = last(document.ipv6_prefix).unwrap_or(parts.ipv6_prefix);
         parts.domains.extend(document.domains.into_iter().map(Domain::terms));
-        let Tiers { list, default, users, from } = &mut parts.tiers;
+        let Tiers { list, default, users, from, .. } = &mut parts.tiers;
         list.extend(document.tiers.into_iter().filter_map(|named| named.value));
         users.extend(document.users.into_iter().map(|placed| placed.value));
         *default = last(document.default_tier).or(default.take());
@@ -64,6 +66,9 @@ fn last<T>(list: Vec<Placed<T>>) -> Option<T> {
 /// What is wrong with documents beside each other.
 pub(crate) fn check(documents: &[Document]) -> Report {
     let mut report = contradictions(documents);
+    if !documents.iter().any(|document| document.states_plans) {
+        plans::products(&mut report, documents, &plans::of(documents));
+    }
     tiers_are_there(&mut report, documents);
     report
 }
@@ -73,6 +78,10 @@ pub(crate) fn contradictions(documents: &[Document]) -> Report {
     let mut report = Report::default();
     unique(&mut report, documents, "rule", |document| &document.rules);
     unique(&mut report, documents, "tier", |document| &document.tiers);
+    unique(&mut report, documents, "plan", |document| &document.plans);
+    if documents.iter().any(|document| document.states_plans) {
+        plans::products(&mut report, documents, &plans::of(documents));
+    }
     agreed(&mut report, documents, "default_tier", |document| &document.default_tier);
     agreed(&mut report, documents, "tier_from", |document| &document.tier_from);
     agreed(&mut report, documents, "ipv6_prefix", |document| &document.ipv6_prefix);
@@ -147,7 +156,7 @@ fn users(report: &mut Report, documents: &[Document]) {
     }
 }
 
-/// Every tier that is named exists, and tiered rules have tiers.
+/// Every tier that is named exists, as a tier or as a plan, and tiered rules have tiers.
 fn tiers_are_there(report: &mut Report, documents: &[Document]) {
     // Where tiers could not be read, nobody can tell which there are.
     if documents.iter().any(|document| document.tiers_unclear) {
@@ -155,14 +164,17 @@ fn tiers_are_there(report: &mut Report, documents: &[Document]) {
     }
     let known: HashMap<&str, ()> =
         documents.iter().flat_map(|document| &document.tiers).map(|named| (&*named.name, ())).collect();
-    let names = || known.keys().copied();
+    let plans = plans::of(documents);
+    let is_plan = |name: &str| plans.iter().any(|plan| plan.name.eq_ignore_ascii_case(name));
+    let names = || known.keys().copied().chain(plans.iter().map(|plan| &*plan.name));
     for document in documents {
         // A user may be in a plan that is no tier here, and then has the default; one that looks like a known
         // tier is a slip of the pen.
         let users = document.users.iter().map(|placed| (placed.at, &placed.value.1));
         let users = users.filter(|(_, name)| !suggest::nearest(name, names()).is_empty());
         let defaults = document.default_tier.iter().map(|placed| (placed.at, &placed.value));
-        for (at, name) in users.chain(defaults).filter(|(_, name)| !known.contains_key(&***name)) {
+        let unknown = |name: &str| !known.contains_key(name) && !is_plan(name);
+        for (at, name) in users.chain(defaults).filter(|(_, name)| unknown(name)) {
             let hint = suggest::hint(name, names(), || "; add it under `tiers` or name another".to_owned());
             let message = format!("there is no tier {}{hint}", quoted(name));
             report.add(|| Problem::new(&document.text, at, message));

@@ -28,6 +28,9 @@ impl Document {
         if let Some(node) = fields.get("tiers") {
             self.read_tiers(reader, "tiers", node);
         }
+        if let Some(node) = fields.get("plans") {
+            self.read_plans(reader, node);
+        }
         if let Some(node) = fields.get("default_tier") {
             let name = reader.name("default_tier", node);
             self.default_tier.extend(name.map(|name| Placed { at: node.at, value: name.into() }));
@@ -66,6 +69,9 @@ impl Document {
                 break;
             }
             let read = rule::read(reader, item, defaults);
+            if let (Some(id), Some(at)) = (&read.id, read.base_limit) {
+                self.base_limits.push((id.value.clone(), at));
+            }
             self.rules.extend(read.id.map(|id| Named { at: id.at, name: id.value, value: read.rule }));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use tidegate_core::plan::Plan;
 use tidegate_core::rule::{DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
 use tidegate_core::tier::Tier;
 
@@ -39,6 +40,9 @@ fn join(documents: &[Document]) -> form::Document {
     let some = |table: Table<_>| (!table.0.is_empty()).then_some(table);
     let tiers = all().flat_map(|document| &document.tiers).filter_map(|named| named.value.as_ref());
     let tier = |tier: &Tier| (tier.name.to_string(), write::figures(&tier.quota));
+    let plans = all().flat_map(|document| &document.plans).filter_map(|named| named.value.as_ref());
+    let plan = |plan: &Plan| (plan.name.to_string(), form::Times(plan.multiplier));
+    let plans = Table(plans.map(plan).collect());
     let default_tier = all().flat_map(|document| &document.default_tier).last();
     let facets = |placed: &Placed<Vec<tidegate_core::Facet>>| {
         placed.value.iter().map(|facet| form::TierSource(facet.to_string())).collect()
@@ -49,6 +53,7 @@ fn join(documents: &[Document]) -> form::Document {
         updated_at: all().filter_map(Document::updated_at).max().and_then(write::moment),
         defaults: None,
         tiers: some(Table(tiers.map(tier).collect())),
+        plans: (!plans.0.is_empty()).then_some(plans),
         default_tier: default_tier.map(|placed| placed.value.to_string()),
         users: users(documents),
         tier_from: all()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::plan::Plan;
 use tidegate_core::tier::Tier;
 use tidegate_core::{Facet, Rule, Timestamp};
 
@@ -22,14 +23,20 @@ pub struct Document {
     pub(crate) updated_at: Option<Timestamp>,
     pub(crate) rules: Vec<Named<Rule>>,
     pub(crate) tiers: Vec<Named<Tier>>,
+    /// Plans, named in lower case.
+    pub(crate) plans: Vec<Named<Plan>>,
+    /// The rules that have a base limit, and where that is.
+    pub(crate) base_limits: Vec<(Box<str>, Place)>,
     pub(crate) default_tier: Vec<Placed<Box<str>>>,
     /// Users and the tiers they are in.
     pub(crate) users: Vec<Placed<(Box<str>, Box<str>)>>,
     pub(crate) tier_from: Vec<Placed<Vec<Facet>>>,
     pub(crate) ipv6_prefix: Vec<Placed<u8>>,
     pub(crate) domains: Vec<Domain>,
-    /// Whether there may be tiers that could not be read at all.
+    /// Whether there may be tiers or plans that could not be read at all.
     pub(crate) tiers_unclear: bool,
+    /// Whether it says which plans there are.
+    pub(crate) states_plans: bool,
     /// Whether it says which rules there are, be it none.
     pub(crate) states_rules: bool,
 }
@@ -70,12 +77,15 @@ impl Document {
             updated_at: None,
             rules: Vec::new(),
             tiers: Vec::new(),
+            plans: Vec::new(),
+            base_limits: Vec::new(),
             default_tier: Vec::new(),
             users: Vec::new(),
             tier_from: Vec::new(),
             ipv6_prefix: Vec::new(),
             domains: Vec::new(),
             tiers_unclear: false,
+            states_plans: false,
             states_rules: false,
         }
     }

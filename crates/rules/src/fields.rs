@@ -85,6 +85,11 @@ impl<'n, 't> Fields<'n, 't> {
         !self.merges && !self.has(key) && !self.meant.contains(&key)
     }
 
+    /// Whether a key that is not known was probably meant to be `key`.
+    pub(crate) fn means(&self, key: &str) -> bool {
+        self.meant.contains(&key)
+    }
+
     /// What is given for `key`.
     pub(crate) fn get(&self, key: &str) -> Option<&'n Node<'t>> {
         self.entry(key).map(|entry| &entry.value)

@@ -47,16 +47,27 @@ struct Figures {
     algorithm: Option<Algorithm>,
 }
 
-/// The quota that `fields` state; `what` they belong to is named where something is missing.
+/// The quota that `fields` state with `limit`; `what` they belong to is named where something is missing.
 pub(crate) fn quota(
     reader: &mut Reader<'_>,
     fields: &Fields<'_, '_>,
     what: &str,
     base: Base,
 ) -> Option<Quota> {
-    let given = read(reader, fields);
+    quota_by(reader, fields, "limit", what, base)
+}
+
+/// The same with another key for the limit.
+pub(crate) fn quota_by(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    key: &str,
+    what: &str,
+    base: Base,
+) -> Option<Quota> {
+    let given = read(reader, fields, key);
     let lacks_window = fields.lacks("window") && fields.lacks("window_size_seconds");
-    if fields.lacks("limit") {
+    if fields.lacks(key) {
         let message =
             format!("{what} has no `limit`; say how much per window, such as `limit: 100` (0 blocks)");
         reader.problem(fields.at, message);
@@ -80,11 +91,11 @@ pub(crate) fn quota(
 
 /// Looks at the figures one by one, where it is unclear whether they are wanted at all.
 pub(crate) fn check(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) {
-    read(reader, fields);
+    read(reader, fields, "limit");
 }
 
-fn read(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Figures {
-    let limit = whole(reader, fields, "limit", "0 blocks; for no limit, leave the rule out");
+fn read(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, key: &str) -> Figures {
+    let limit = whole(reader, fields, key, "0 blocks; for no limit, leave the rule out");
     let burst = whole(reader, fields, "burst", "");
     let window = window(reader, fields);
     let algorithm = fields.read("algorithm", |key, node| reader.named(key, node, &ALGORITHMS));

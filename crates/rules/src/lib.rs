@@ -37,6 +37,7 @@ mod json;
 mod names;
 mod node;
 mod overrides;
+mod plans;
 mod problem;
 mod reader;
 mod rule;

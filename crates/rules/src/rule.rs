@@ -14,7 +14,7 @@ use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::schema::SHAPES;
 use crate::suggest;
-use crate::text::Placed;
+use crate::text::{Place, Placed};
 
 /// The longest rule id: it becomes part of keys, labels and header values.
 pub(crate) const MAX_ID_CHARS: usize = 128;
@@ -48,12 +48,14 @@ impl Defaults {
 pub(crate) struct Read {
     pub(crate) id: Option<Placed<Box<str>>>,
     pub(crate) rule: Option<Rule>,
+    /// Where its base limit is, if it has one.
+    pub(crate) base_limit: Option<Place>,
 }
 
 /// Reads a rule; what is wrong with it is reported.
 pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults) -> Read {
     let Some(fields) = Fields::open(reader, node, &SHAPES.rule) else {
-        return Read { id: None, rule: None };
+        return Read { id: None, rule: None, base_limit: None };
     };
     let id = id(reader, &fields);
     let what = id.as_ref().map_or_else(|| "a rule".to_owned(), |id| format!("rule `{}`", id.value));
@@ -74,7 +76,7 @@ pub(crate) fn read(reader: &mut Reader<'_>, node: &Node<'_>, defaults: Defaults)
         on_store_failure: defaults.on_store_failure,
         ..subject
     });
-    Read { id, rule }
+    Read { id, rule, base_limit: fields.get("base_limit").map(|node| node.at) }
 }
 
 /// Which requests a rule is about, who is counted, and how much they may have.
@@ -94,7 +96,7 @@ fn about_requests(
     }
     let allowance = allowance(reader, fields, what);
     let base = match allowance {
-        Some(Allowance::Fixed(quota)) => Base::Quota(quota),
+        Some(Allowance::Fixed(quota) | Allowance::Planned(quota)) => Base::Quota(quota),
         Some(Allowance::Tiered | Allowance::Unlimited) => Base::None,
         None => Base::Unknown,
     };
@@ -111,7 +113,7 @@ fn about_requests(
 
 /// Which descriptors a rule is about, and how much they may have.
 fn about_descriptors(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Rule> {
-    for key in ["match", "identifier_type", "on_missing_identity", "tiered", "overrides"] {
+    for key in ["match", "identifier_type", "on_missing_identity", "tiered", "base_limit", "overrides"] {
         if let Some(at) = fields.key_at(key) {
             reader.problem(
                 at,
@@ -131,7 +133,8 @@ fn about_descriptors(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &st
             figures::check(reader, fields);
             None
         }
-        _ => figures::quota(reader, fields, what, Base::None).map(Allowance::Fixed),
+        // A base limit stands for a limit here, so that only what it is gets reported.
+        _ => figures::quota_by(reader, fields, limit_key(fields), what, Base::None).map(Allowance::Fixed),
     };
     Some(Rule {
         descriptor: Some(Box::new(about?)),
@@ -203,18 +206,30 @@ fn allowance(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Op
             return None;
         }
     };
-    if !tiered {
-        return figures::quota(reader, fields, what, Base::None).map(Allowance::Fixed);
+    if let (Some(_), Some(at)) = (fields.key_at("base_limit"), fields.key_at("limit")) {
+        reader.problem(at, "`base_limit` is given as well; remove one of the two");
     }
-    figures_are_in_vain(reader, fields, |key| {
-        format!("a tiered rule takes `{key}` from the tier; remove it, or remove `tiered`")
+    if !tiered {
+        let key = limit_key(fields);
+        let quota = figures::quota_by(reader, fields, key, what, Base::None)?;
+        return Some(if key == "limit" { Allowance::Fixed(quota) } else { Allowance::Planned(quota) });
+    }
+    figures_are_in_vain(reader, fields, |key| match key {
+        "base_limit" => "a tiered rule has no `base_limit`; remove it, or remove `tiered`".to_owned(),
+        key => format!("a tiered rule takes `{key}` from the tier; remove it, or remove `tiered`"),
     });
     Some(Allowance::Tiered)
 }
 
+/// By which key a rule states its limit, or means to.
+fn limit_key(fields: &Fields<'_, '_>) -> &'static str {
+    let base = fields.has("base_limit") || !fields.has("limit") && fields.means("base_limit");
+    if base { "base_limit" } else { "limit" }
+}
+
 /// Complains about figures in a rule that has no use for them.
 fn figures_are_in_vain(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, message: impl Fn(&str) -> String) {
-    for key in figures::KEYS {
+    for key in figures::KEYS.into_iter().chain(["base_limit"]) {
         if let Some(at) = fields.key_at(key) {
             reader.problem(at, message(key));
         }

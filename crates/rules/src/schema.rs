@@ -261,10 +261,18 @@ mod tests {
             "limit: 1\nwindow: 1s\nburst: null",
             "tiered: true\nlimit: 1",
             "tiered: false",
+            "base_limit: 1",
+            "base_limit: 1\nlimit: 1\nwindow: 1s",
+            "tiered: true\nbase_limit: 1",
         ] {
             assert!(rule(bad).iter().all(|value| !validator.is_valid(value)), "{bad}");
         }
-        assert!(rule("limit: 1\nwindow: 1s").iter().all(|value| validator.is_valid(value)));
+        for good in ["limit: 1\nwindow: 1s", "base_limit: 1\nwindow: 1s", "tiered: true"] {
+            assert!(rule(good).iter().all(|value| validator.is_valid(value)), "{good}");
+        }
+        let plans = |text: &str| values(text).iter().all(|value| validator.is_valid(value));
+        assert!(plans("plans: { a: 1.5, b: 0 }"));
+        assert!(!plans("plans: { a: -1 }") && !plans("plans: { a: x }") && !plans("plans: [a]"));
     }
 
     #[test]

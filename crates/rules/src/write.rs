@@ -18,9 +18,10 @@ pub fn to_json(rule: &Rule) -> Value {
 pub(crate) fn form(rule: &Rule) -> form::Rule {
     let about_requests = rule.descriptor.is_none();
     let quota = match rule.allowance {
-        Allowance::Fixed(quota) => Some(quota),
+        Allowance::Fixed(quota) | Allowance::Planned(quota) => Some(quota),
         Allowance::Tiered | Allowance::Unlimited => None,
     };
+    let planned = matches!(rule.allowance, Allowance::Planned(_));
     form::Rule {
         rule_id: rule.id.to_string(),
         description: rule.description.as_deref().map(str::to_owned),
@@ -32,7 +33,8 @@ pub(crate) fn form(rule: &Rule) -> form::Rule {
         }),
         on_missing_identity: about_requests.then(|| on_missing_identity(rule.on_missing_identity)),
         algorithm: quota.map(|quota| form::Algorithm(quota.algorithm().name())),
-        limit: quota.map(|quota| quota.limit()),
+        limit: quota.filter(|_| !planned).map(|quota| quota.limit()),
+        base_limit: quota.filter(|_| planned).map(|quota| quota.limit()),
         window: quota.map(|quota| window(&quota)),
         window_size_seconds: None,
         burst: quota.and_then(|quota| burst(&quota)),

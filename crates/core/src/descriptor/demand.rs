@@ -62,7 +62,7 @@ impl RuleSet {
             };
             let quota = match (descriptor.limit, self.rule(rule).allowance) {
                 (Some(quota), _) => quota.at_version(self.stamp()),
-                (None, Allowance::Fixed(quota)) => quota,
+                (None, Allowance::Fixed(quota) | Allowance::Planned(quota)) => quota,
                 (None, Allowance::Unlimited | Allowance::Tiered) => return Asked::Unlimited(rule),
             };
             let op = self.operation(rule, quota, domain, descriptor, secret);

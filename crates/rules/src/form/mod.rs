@@ -6,6 +6,7 @@
 
 mod descriptor;
 mod envoy;
+mod plan;
 mod table;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use crate::names;
 
 pub use descriptor::{Descriptor, Domain, Entry};
 pub use envoy::{EnvoyDescriptor, EnvoyDomain, EnvoyRateLimit, EnvoyReplaced};
+pub use plan::Times;
 pub use table::Table;
 
 /// A text that may only be one of a few, or must have a certain look, with the schema that says so.
@@ -136,11 +138,15 @@ pub struct Document {
     pub defaults: Option<Defaults>,
     /// Named figures. A rule with `tiered: true` takes limit, window, burst and algorithm from the request's tier.
     pub tiers: Option<Table<Figures>>,
-    /// The tier of a request that names none that is known. Without it: the tier that allows least.
+    /// What the `base_limit` of a rule is multiplied by, by plan: the request's, which is named as a tier is, but in upper
+    /// or lower case. 0 blocks. `PREMIUM: 3`, `STANDARD: 2` and `FREE: 1` if no document states any.
+    pub plans: Option<Table<Times>>,
+    /// The tier, and the plan, of a request that names none that is known. Without it: the tier that allows least, and the
+    /// plan with the least multiplier.
     pub default_tier: Option<String>,
-    /// The tier of users that is known beforehand: user → tier.
+    /// The tier or plan of users that is known beforehand: user → tier.
     pub users: Option<Table<String>>,
-    /// Where a request's tier is read from when the request does not state it: `header:<name>` or
+    /// Where a request's tier or plan is read from when the request does not state it: `header:<name>` or
     /// `attribute:<name>`, one or a list asked in order. Only name a header that clients cannot set themselves.
     pub tier_from: Option<OneOrMany<TierSource>>,
     /// How many bits of an IPv6 address are counted by, because one client usually has a whole network. Default 64.
@@ -202,7 +208,7 @@ pub struct Figures {
             "if": {"required": ["descriptor"]},
             "then": {"not": {"anyOf": [
                 {"required": ["match"]}, {"required": ["identifier_type"]}, {"required": ["on_missing_identity"]},
-                {"required": ["tiered"]}, {"required": ["overrides"]}
+                {"required": ["tiered"]}, {"required": ["base_limit"]}, {"required": ["overrides"]}
             ]}},
             "else": {"required": ["identifier_type"], "not": {"required": ["unlimited"]}}
         },
@@ -212,13 +218,13 @@ pub struct Figures {
                 {"properties": {"unlimited": {"const": true}}, "required": ["unlimited"]}
             ]},
             "then": {"not": {"anyOf": [
-                {"required": ["limit"]}, {"required": ["window"]}, {"required": ["window_size_seconds"]},
-                {"required": ["burst"]}, {"required": ["algorithm"]}
+                {"required": ["limit"]}, {"required": ["base_limit"]}, {"required": ["window"]},
+                {"required": ["window_size_seconds"]}, {"required": ["burst"]}, {"required": ["algorithm"]}
             ]}},
-            "else": {
-                "required": ["limit"],
-                "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]
-            }
+            "else": {"allOf": [
+                {"oneOf": [{"required": ["limit"]}, {"required": ["base_limit"]}]},
+                {"oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]}
+            ]}
         }
     ]
 ))]
@@ -229,7 +235,7 @@ pub struct Rule {
     /// What the rule is for, in words.
     pub description: Option<String>,
     /// The descriptors the rule applies to, and then to nothing else: for proxies that say what a request is instead
-    /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered` and `overrides`.
+    /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered`, `base_limit` and `overrides`.
     pub descriptor: Option<Descriptor>,
     /// What is counted by (needed unless the rule has a `descriptor`): `user_id` (within its tenant when there is one), `tenant_id`, `ip_address`, `api_key`,
     /// `header:<name>`, `attribute:<name>`, `path`, `global`, or a list of these counted together.
@@ -239,8 +245,11 @@ pub struct Rule {
     pub on_missing_identity: Option<OnMissingIdentity>,
     /// How it is counted. Default `token_bucket`.
     pub algorithm: Option<Algorithm>,
-    /// How much per window. 0 blocks. Needed unless the rule is tiered or unlimited.
+    /// How much per window. 0 blocks. Needed unless the rule has a `base_limit`, is tiered or unlimited.
     pub limit: Option<u64>,
+    /// How much per window before it is multiplied by what the request's plan says, and rounded down. The burst is
+    /// multiplied too. Instead of `limit`.
+    pub base_limit: Option<u64>,
     /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d. A rule with a limit needs
     /// this or `window_size_seconds`.
     pub window: Option<Duration>,

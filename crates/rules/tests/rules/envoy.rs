@@ -28,7 +28,7 @@ fn path(rule: &Rule) -> String {
 fn figures(rule: &Rule) -> String {
     match rule.allowance {
         Allowance::Unlimited => "unlimited".to_owned(),
-        Allowance::Tiered => "tiered".to_owned(),
+        Allowance::Tiered | Allowance::Planned(_) => "tiered".to_owned(),
         Allowance::Fixed(quota) => {
             let (limit, window, capacity) = (quota.limit(), quota.window(), quota.capacity());
             format!("{limit}/{window} {} {capacity}", quota.algorithm())

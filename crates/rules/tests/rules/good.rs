@@ -58,7 +58,8 @@ fn the_contract_is_kept() {
     assert_eq!(entry.target, Target::Identity(vec!["mallory".into()]));
     assert_eq!(figures(&entry.quota), (Algorithm::SlidingWindow, 0, 60_000, 0));
     assert_eq!(entry.until, Some(Timestamp::from_millis(1_798_761_600_000)));
-    let tiers: Vec<_> = rules.tiers().iter().map(|tier| (&*tier.name, figures(&tier.quota))).collect();
+    let tiers: Vec<_> =
+        rules.tiers().iter().map(|tier| (&*tier.name, figures(&tier.quota.unwrap()))).collect();
     assert_eq!(
         tiers,
         [
@@ -94,7 +95,8 @@ fn tiers_alone_are_one_rule() {
     assert_eq!(rule.allowance, Allowance::Tiered);
     assert_eq!(identifier(rule), "user_id");
     assert!(rule.condition.path.is_none());
-    let tiers: Vec<_> = rules.tiers().iter().map(|tier| (&*tier.name, figures(&tier.quota))).collect();
+    let tiers: Vec<_> =
+        rules.tiers().iter().map(|tier| (&*tier.name, figures(&tier.quota.unwrap()))).collect();
     assert_eq!(
         tiers,
         [
@@ -189,7 +191,8 @@ fn the_example_is_as_the_readme_says() {
     let rules = compile(vec![document], 1).unwrap();
     let ids: Vec<_> = rules.rules().map(|rule| (&*rule.id, rule.priority)).collect();
     assert_eq!(ids, [("login_attempt_ip", 5), ("api_user_get_orders", 10), ("tier", 50)]);
-    let limits: Vec<_> = rules.tiers().iter().map(|tier| (&*tier.name, tier.quota.limit())).collect();
+    let limits: Vec<_> =
+        rules.tiers().iter().map(|tier| (&*tier.name, tier.quota.unwrap().limit())).collect();
     assert_eq!(limits, [("free", 10), ("basic", 100), ("premium", 1_000), ("enterprise", 10_000)]);
     assert_eq!(rules.get("tier").unwrap().allowance, Allowance::Tiered);
     assert_eq!(

@@ -6,6 +6,7 @@ mod convert;
 mod edit;
 mod envoy;
 mod good;
+mod plans;
 mod robust;
 mod schema;
 mod together;
