@@ -212,8 +212,12 @@ fn list_at_the_end(page: &Page<'_>, root: &Piece, fresh: &Fresh<'_, '_>) -> Vec<
     let ending = lines::ending(page.text);
     if !root.is_flow() {
         let at = page.language.below(page.text, lines::next(page.text, root.range.end), 1);
-        let lead = fresh.lead(page.language, 2, ending);
-        let lines = |body: &String| format!("rules:{ending}{lead}{}", item(body, 2, 2, ending));
+        let indent = root.range.start - lines::start(page.text, root.range.start);
+        let lead = fresh.lead(page.language, indent + 2, ending);
+        let lines = |body: &String| {
+            let item = item(body, indent + 2, 2, ending);
+            format!("{:indent$}rules:{ending}{lead}{item}", "")
+        };
         return fresh.blocks().iter().map(|body| new_lines(page, at, &lines(body))).collect();
     }
     let at = root.entries().last().map_or(root.range.end - 1, |(_, value)| value.range.end);
@@ -247,7 +251,7 @@ pub(super) fn remove(page: &Page<'_>, shelf: &Shelf<'_, '_>, spot: &Spot, last: 
     vec![changes]
 }
 
-/// Takes the only item out of a list in brackets. Comments that are not its own stay, if the list can do without it then.
+/// Takes the only item out of a list in brackets. Comments that are not its own stay, if what is left can be read then.
 fn emptied(page: &Page<'_>, list: &Piece, spot: &Spot) -> Vec<Vec<Change>> {
     let all = vec![(list.range.clone(), "[]".to_owned())];
     let inside =

@@ -117,6 +117,10 @@ fn wherever_rules_may_be() {
         (format!("rules: [\n  {a}, # x\n]\n"), format!("rules: [\n  {a}, # x\n  {flow}\n]\n")),
         (format!("rules: [\n  {a} # x\n]\n"), format!("rules: [\n  {a}, # x\n  {flow}\n]\n")),
         (format!("rules: [{a},]\n"), format!("rules: [{a}, {flow}]\n")),
+        (
+            "  version: 1\n".to_owned(),
+            format!("  version: 1\n  rules:\n    - {}", block.replace("\n    ", "\n      ")),
+        ),
         (format!("- {a}\n"), format!("- {a}\n- {}", block.replace("\n    ", "\n  "))),
         (format!("{a}\n"), format!("{a}\n---\n{NEW}")),
         (format!("--- {a}\n...\n"), format!("--- {a}\n---\n{NEW}...\n")),
@@ -284,31 +288,31 @@ fn every_good_text_can_be_changed_and_changed_back() {
 #[test]
 fn a_long_text_is_changed_in_time() {
     let mut text = "rules:\n".to_owned();
-    for number in 0..20_000 {
+    for number in 0..5_000 {
         writeln!(
             text,
             "  - {{ rule_id: r{number}, identifier_type: global, limit: 1, window: 1s }} # \u{e9}"
         )
         .unwrap();
     }
-    let changed = put(&text, "r10000", &NEW.replace("rule_id: b", "rule_id: r10000"));
+    let changed = put(&text, "r3000", &NEW.replace("rule_id: b", "rule_id: r3000"));
     assert_eq!(changed.lines().count(), text.lines().count() + 3);
-    assert_eq!(split(&source(&text)).unwrap().len(), 20_000);
+    assert_eq!(split(&source(&text)).unwrap().len(), 5_000);
     let one = |number| NEW_JSON.replace("\"b\"", &format!("\"r{number}\""));
-    let all: Vec<String> = (0..20_000).map(one).collect();
-    assert_eq!(split(&source(&all.join(""))).unwrap().len(), 20_000);
-    assert_eq!(split(&source(&format!("[{}]", all.join(",")))).unwrap().len(), 20_000);
+    let all: Vec<String> = (0..5_000).map(one).collect();
+    assert_eq!(split(&source(&all.join(""))).unwrap().len(), 5_000);
+    assert_eq!(split(&source(&format!("[{}]", all.join(",")))).unwrap().len(), 5_000);
 }
 
 #[test]
 fn many_aliases_are_no_matter() {
     let mut text = "- &a {rule_id: a, identifier_type: &i global, limit: 1, window: 1s}\n".to_owned();
-    for number in 0..20_000 {
+    for number in 0..5_000 {
         writeln!(text, "- {{rule_id: r{number}, identifier_type: *i, limit: 1, window: 1s}}").unwrap();
     }
     text.push_str(&format!("- {}", NEW.replace('\n', "\n  ")));
     assert!(matches!(split(&source(&text)), Err(EditError::Alias(id)) if &*id == "a"));
-    assert_eq!(ids(&removed(&text, "b")).len(), 20_001);
+    assert_eq!(ids(&removed(&text, "b")).len(), 5_001);
 }
 
 /// A rule in one of the ways people write it, at an indentation, as an item or alone.
@@ -340,44 +344,46 @@ fn between() -> impl Strategy<Value = &'static str> {
 /// A text with rules `r0`, `r1`, … and things between them.
 fn document() -> impl Strategy<Value = (String, usize)> {
     let rules = prop::collection::vec((any::<u8>(), between(), 1usize..4), 1..5);
-    (rules, 0u8..4, 0usize..3, any::<bool>()).prop_map(|(rules, layout, indent, ended)| {
-        let count = rules.len();
-        let mut text = match layout {
-            0 => "# Head.\nversion: 1\nrules: # all\n".to_owned(),
-            1 => "---\n".to_owned(),
-            2 => "version: 2\nrules: [\n".to_owned(),
-            _ => "# Head.\n\n".to_owned(),
-        };
-        let indent = if layout == 0 { indent } else { 0 };
-        for (id, (style, between, gap)) in rules.into_iter().enumerate() {
-            let pad = " ".repeat(indent);
-            between.lines().for_each(|line| {
-                writeln!(text, "{}{line}", if line.is_empty() { "" } else { &pad }).unwrap();
-            });
-            match layout {
-                0 | 1 => {
-                    let item = rule_lines(id, style, indent + 1 + gap);
-                    write!(text, "{pad}-{}", &item[indent + 1..]).unwrap();
-                }
-                2 => {
-                    let comma = if id + 1 < count || ended { "," } else { "" };
-                    writeln!(text, "{}{comma} # z", rule_lines(id, 2, 2).trim_end()).unwrap();
-                }
-                _ => {
-                    write!(text, "{}{}", if id > 0 { "---\n" } else { "" }, rule_lines(id, style, 0))
-                        .unwrap();
+    (rules, 0u8..4, 0usize..3, any::<bool>(), any::<bool>()).prop_map(
+        |(rules, layout, indent, ended, pairs)| {
+            let count = rules.len();
+            let mut text = match layout {
+                0 => "# Head.\nversion: 1\nrules: # all\n".to_owned(),
+                1 => "---\n".to_owned(),
+                2 => "version: 2\nrules: [\n".to_owned(),
+                _ => "# Head.\n\n".to_owned(),
+            };
+            let indent = if layout == 0 { indent } else { 0 };
+            for (id, (style, between, gap)) in rules.into_iter().enumerate() {
+                let pad = " ".repeat(indent);
+                between.lines().for_each(|line| {
+                    writeln!(text, "{}{line}", if line.is_empty() { "" } else { &pad }).unwrap();
+                });
+                match layout {
+                    0 | 1 => {
+                        let item = rule_lines(id, style, indent + 1 + gap);
+                        write!(text, "{pad}-{}", &item[indent + 1..]).unwrap();
+                    }
+                    2 => {
+                        let comma = if id + 1 < count || ended { "," } else { "" };
+                        writeln!(text, "{}{comma} # z", rule_lines(id, 2, 2).trim_end()).unwrap();
+                    }
+                    _ => {
+                        write!(text, "{}{}", if id > 0 { "---\n" } else { "" }, rule_lines(id, style, 0))
+                            .unwrap();
+                    }
                 }
             }
-        }
-        text.push_str(if layout == 2 { "]\n# Foot.\n" } else { "" });
-        if layout == 0 {
-            text.push_str("# Foot.\nipv6_prefix: 60\n");
-        }
-        if !ended && layout != 2 {
-            text.truncate(text.trim_end().len());
-        }
-        (text, count)
-    })
+            text.push_str(if layout == 2 { "]\n# Foot.\n" } else { "" });
+            if layout == 0 {
+                text.push_str("# Foot.\nipv6_prefix: 60\n");
+            }
+            if !ended && layout != 2 {
+                text.truncate(text.trim_end().len());
+            }
+            (if pairs { text.replace('\n', "\r\n") } else { text }, count)
+        },
+    )
 }
 
 /// The lines of `text` that `other` lacks, where both go through the same lines in order.
