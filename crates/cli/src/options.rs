@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tidegate_core::Span;
 use tidegate_wire::HeaderStyle;
 
-use crate::source::RulesSource;
+use crate::source::{Primary, RulesSource};
 use crate::store::Store;
 
 /// The arguments of `tidegate serve`.
@@ -64,8 +64,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Where the rules come from: a file or a folder of files, etcd://HOST:PORT,…/PREFIX (etcds for TLS), or
-    /// zookeeper://HOST:PORT,…/PATH; read again whenever they change [default: a few examples]
+    /// Where the rules come from: a file or a folder of files, etcd://HOST:PORT,…/PREFIX (etcds for TLS),
+    /// zookeeper://HOST:PORT,…/PATH or postgres://USER@HOST:PORT/DATABASE; read again whenever they change [default: a
+    /// few examples]
     #[arg(
         long,
         value_name = "SOURCE",
@@ -74,6 +75,17 @@ pub(crate) struct Options {
         help_heading = "Limits"
     )]
     pub(crate) rules: Option<RulesSource>,
+
+    /// Where rules in PostgreSQL are changed, postgres://USER@HOST:PORT/DATABASE, if --rules names replicas only
+    /// [default: none]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEGATE_RULES_PRIMARY",
+        hide_env_values = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) rules_primary: Option<Primary>,
 
     /// A file to keep the last good rules in, to start with when their source is away [default: none]
     #[arg(long, value_name = "FILE", env = "TIDEGATE_RULES_CACHE", help_heading = "Limits")]

@@ -39,7 +39,7 @@ async fn serve(settings: &Settings) -> Outcome {
         Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
     let feed = match &settings.rules {
         None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
-        Some(source) => source.feed(),
+        Some(source) => source.feed(settings.rules_primary.as_ref()),
     };
     let config = Config { store: shared_store(settings)?, ..settings.config.clone() };
     let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;

@@ -12,7 +12,7 @@ use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, TlsFiles}
 use crate::config_file;
 use crate::failure::Failure;
 use crate::options::{AdminLocal, Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs};
-use crate::source::RulesSource;
+use crate::source::{Primary, RulesSource};
 use crate::store::Store;
 
 /// How to serve.
@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// None: the built-in examples.
     pub(crate) rules: Option<RulesSource>,
+    pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
     pub(crate) log: LogFormat,
     pub(crate) log_level: LogLevel,
@@ -88,6 +89,7 @@ impl Settings {
         Ok(Self {
             config,
             rules: options.rules,
+            rules_primary: options.rules_primary,
             store: options.store.unwrap_or(Store::Memory),
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use tidegate_server::RulesFeed;
 use tidegate_sources::{
-    EtcdArchive, EtcdSource, EtcdUrl, EtcdUrlError, FileArchive, FileSource, RuleBook, ZookeeperArchive,
-    ZookeeperSource, ZookeeperUrl, ZookeeperUrlError,
+    EtcdArchive, EtcdSource, EtcdUrl, EtcdUrlError, FileArchive, FileSource, PostgresArchive, PostgresSource,
+    PostgresUrl, PostgresUrlError, RuleBook, ZookeeperArchive, ZookeeperSource, ZookeeperUrl,
+    ZookeeperUrlError,
 };
 
 /// A source of rules this build has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum RulesSource {
     /// A file, read again whenever it changes.
     File(PathBuf),
@@ -20,34 +21,50 @@ pub(crate) enum RulesSource {
     Etcd(Box<EtcdUrl>),
     /// Znodes in ZooKeeper, watched.
     Zookeeper(Box<ZookeeperUrl>),
+    /// Rows in PostgreSQL, which tells when they change.
+    Postgres(Box<PostgresUrl>),
+}
+
+/// Where rules are changed, if that is not where they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Primary(PostgresUrl);
+
+impl FromStr for Primary {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: PostgresUrlError| error.to_string())
+    }
 }
 
 impl RulesSource {
-    /// The rules, as they are and as they change.
-    pub(crate) fn feed(&self) -> RulesFeed {
+    /// The rules, as they are and as they change. Changes of our own go to the primary, if one is given.
+    pub(crate) fn feed(&self, primary: Option<&Primary>) -> RulesFeed {
         let feed = match self {
             Self::File(path) => RulesFeed::watch(FileSource::new(path)),
             Self::Etcd(url) => RulesFeed::watch(EtcdSource::new((**url).clone())),
             Self::Zookeeper(url) => RulesFeed::watch(ZookeeperSource::new((**url).clone())),
+            Self::Postgres(url) => RulesFeed::watch(PostgresSource::new((**url).clone())),
         };
-        feed.with_book(self.book())
+        feed.with_book(self.book(primary))
     }
 
     /// The rules, to be looked at and changed.
-    pub(crate) fn book(&self) -> RuleBook {
+    pub(crate) fn book(&self, primary: Option<&Primary>) -> RuleBook {
         RuleBook::new(match self {
             Self::File(path) => Arc::new(FileArchive::new(path)),
             Self::Etcd(url) => Arc::new(EtcdArchive::new((**url).clone())),
             Self::Zookeeper(url) => Arc::new(ZookeeperArchive::new((**url).clone())),
+            Self::Postgres(url) => Arc::new(PostgresArchive::new(
+                primary.map_or_else(|| (**url).clone(), |Primary(url)| url.clone()),
+            )),
         })
     }
 }
 
-/// Sources that are known, but not to this build.
-const NOT_YET: [(&str, &str); 2] = [("postgres", "PostgreSQL"), ("postgresql", "PostgreSQL")];
-
 /// What to give instead.
-const KNOWN: &str = "give the path of a rule file, etcd://HOST:PORT/PREFIX or zookeeper://HOST:PORT/PATH";
+const KNOWN: &str = "give the path of a rule file, etcd://HOST:PORT/PREFIX, zookeeper://HOST:PORT/PATH or \
+                     postgres://USER@HOST:PORT/DATABASE";
 
 impl FromStr for RulesSource {
     type Err = String;
@@ -60,20 +77,20 @@ impl FromStr for RulesSource {
             };
         };
         match scheme {
-            "file" => return Ok(Self::File(rest.into())),
+            "file" => Ok(Self::File(rest.into())),
             "etcd" | "etcds" => {
                 let url = text.parse().map_err(|error: EtcdUrlError| error.to_string())?;
-                return Ok(Self::Etcd(Box::new(url)));
+                Ok(Self::Etcd(Box::new(url)))
             }
             "zookeeper" => {
                 let url = text.parse().map_err(|error: ZookeeperUrlError| error.to_string())?;
-                return Ok(Self::Zookeeper(Box::new(url)));
+                Ok(Self::Zookeeper(Box::new(url)))
             }
-            _ => {}
-        }
-        match NOT_YET.iter().find(|(known, _)| *known == scheme) {
-            Some((_, name)) => Err(format!("this build cannot read rules from {name} yet; {KNOWN}")),
-            None => Err(format!("there is no source of rules called {scheme}; {KNOWN}")),
+            "postgres" | "postgresql" => {
+                let url = text.parse().map_err(|error: PostgresUrlError| error.to_string())?;
+                Ok(Self::Postgres(Box::new(url)))
+            }
+            _ => Err(format!("there is no source of rules called {scheme}; {KNOWN}")),
         }
     }
 }
@@ -85,6 +102,7 @@ impl fmt::Display for RulesSource {
             Self::File(path) => path.display().fmt(f),
             Self::Etcd(url) => url.fmt(f),
             Self::Zookeeper(url) => url.fmt(f),
+            Self::Postgres(url) => url.fmt(f),
         }
     }
 }
@@ -101,7 +119,7 @@ mod tests {
         let told = |url: &str| url.parse::<RulesSource>().unwrap_err();
         assert!(told("etcd://127.0.0.1:2379").contains("prefix of the keys is missing"));
         assert!(told("zookeeper://127.0.0.1:2181").contains("path of the rules is missing"));
-        assert!(told("postgres://localhost/rules").contains("from PostgreSQL yet"));
+        assert!(told("postgres://localhost/rules").contains("user"));
         assert!(told("consul://x").contains("no source of rules called consul"));
         assert!(told("").contains("path of a rule file"));
     }
@@ -111,6 +129,7 @@ mod tests {
         for (url, shown) in [
             ("etcds://ann:secret@127.0.0.1/tidegate", "etcds://127.0.0.1:2379/tidegate"),
             ("zookeeper://ann:secret@127.0.0.1/tidegate", "zookeeper://127.0.0.1:2181/tidegate"),
+            ("postgres://ann:secret@127.0.0.1/tidegate", "postgres://127.0.0.1:5432/tidegate"),
         ] {
             let source: RulesSource = url.parse().unwrap();
             assert_eq!(source.to_string(), shown);
