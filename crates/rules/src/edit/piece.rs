@@ -7,7 +7,7 @@ use jsonc_parser::Scanner;
 use jsonc_parser::tokens::Token;
 use saphyr_parser::{Event, Parser, Span, StrInput};
 
-use crate::edit::lines;
+use crate::edit::lines::{self, Language};
 use crate::json;
 
 /// A value as a range of bytes.
@@ -195,21 +195,31 @@ impl<'t> Yaml<'t> {
         range.start + self.content.get(range).map_or(0, |text| text.trim_end().len())
     }
 
-    /// Whether a collection that starts like this opens with `bracket`, after its anchor and tag.
-    fn is_flow(&self, start: &Range<usize>, bracket: char) -> bool {
-        let at = lines::skip_properties(self.content, start.start).unwrap_or(self.content.len());
-        !start.is_empty() && self.content[at..].starts_with(bracket)
+    /// Where a collection that starts like this goes on after `bracket`, if it opens with it after its anchor and tag.
+    fn opened(&self, start: &Range<usize>, bracket: char) -> Option<usize> {
+        let at = lines::skip_properties(self.content, start.start)?;
+        (!start.is_empty() && self.content[at..].starts_with(bracket)).then_some(at + 1)
+    }
+
+    /// Where a collection ends that is closed some time after `from`; what the parser says of it may be the place of a
+    /// comma before, or include a comment after.
+    fn closed(&self, from: usize) -> usize {
+        let mut at = Language::Yaml.skip(self.content, from);
+        if self.content[at..].starts_with(',') {
+            at = Language::Yaml.skip(self.content, at + 1);
+        }
+        if self.content[at..].starts_with([']', '}']) { at + 1 } else { from }
     }
 
     fn list(&mut self, start: &Range<usize>) -> Option<Piece> {
-        let flow = self.is_flow(start, '[');
+        let opened = self.opened(start, '[');
         let mut items: Vec<Piece> = Vec::new();
         loop {
             match self.next()? {
-                (Event::SequenceEnd, end) => {
-                    let last = items.last().map_or(start.end, |item| item.range.end);
-                    // The end of a flow list may be said to include a comment.
-                    let end = if flow { end.start + 1 } else { last };
+                (Event::SequenceEnd, _) => {
+                    let flow = opened.is_some();
+                    let last = items.last().map(|item| item.range.end).or(opened).unwrap_or(start.end);
+                    let end = if flow { self.closed(last) } else { last };
                     return Some(Piece { range: start.start..end, parts: Parts::List { flow, items } });
                 }
                 (event, range) => items.push(self.piece(&event, range)?),
@@ -218,13 +228,15 @@ impl<'t> Yaml<'t> {
     }
 
     fn map(&mut self, start: &Range<usize>) -> Option<Piece> {
-        let flow = self.is_flow(start, '{');
+        let opened = self.opened(start, '{');
         let mut entries: Vec<(Piece, Piece)> = Vec::new();
         loop {
             match self.next()? {
-                (Event::MappingEnd, end) => {
-                    let last = entries.last().map_or(start.end, |(_, value)| value.range.end);
-                    let end = if flow { end.start + 1 } else { last };
+                (Event::MappingEnd, _) => {
+                    let flow = opened.is_some();
+                    let last = entries.last().map(|(key, value)| value.range.end.max(key.range.end));
+                    let last = last.or(opened).unwrap_or(start.end);
+                    let end = if flow { self.closed(last) } else { last };
                     return Some(Piece { range: start.start..end, parts: Parts::Map { flow, entries } });
                 }
                 (event, range) => {

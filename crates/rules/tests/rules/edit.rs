@@ -116,6 +116,10 @@ fn wherever_rules_may_be() {
         (format!("{{version: 1, rules: [{a}]}}"), format!("{{version: 1, rules: [{a}, {flow}]}}")),
         (format!("rules: [\n  {a}, # x\n]\n"), format!("rules: [\n  {a}, # x\n  {flow}\n]\n")),
         (format!("rules: [\n  {a} # x\n]\n"), format!("rules: [\n  {a}, # x\n  {flow}\n]\n")),
+        (
+            format!("- {}\n", a.replace("1s", "1s, ")),
+            format!("- {}\n- {}", a.replace("1s", "1s, "), block.replace("\n    ", "\n  ")),
+        ),
         (format!("rules: [{a},]\n"), format!("rules: [{a}, {flow}]\n")),
         (
             "  version: 1\n".to_owned(),
@@ -386,7 +390,28 @@ fn document() -> impl Strategy<Value = (String, usize)> {
     )
 }
 
-/// The lines of `text` that `other` lacks, where both go through the same lines in order.
+/// A text of one of many kinds with something put into it that it may bear.
+fn slipped() -> impl Strategy<Value = String> {
+    let good = |name: &str| fs::read_to_string(folder("tests/good").join(name)).unwrap();
+    let texts = vec![
+        BLOCK.replace("@\n", BLOCK_B),
+        good("everything.yaml"),
+        good("concatenated_with_comments.json"),
+        good("documents.yaml"),
+        good("list.json"),
+        good("anchors.yaml"),
+        format!(
+            "rules: [\n  # x\n  {NEW_JSON}, # y\n  {{rule_id: c, identifier_type: global, limit: 1,\n   window: 1s}}\n]\n"
+        ),
+    ];
+    let slip = "( |\n|# c\n|\n# d\n\n|  |\r\n| # e| # f\n|\n---\n|&q |,|\t|//c\n|/\\* x \\*/|\n  # g\n|\n\\.\\.\\.\n|[\\-:{}\"'\u{e9}]|)";
+    (prop::sample::select(texts), any::<prop::sample::Index>(), slip).prop_map(|(mut text, at, slip)| {
+        text.insert_str(at.index(text.len()), &slip);
+        text
+    })
+}
+
+/// Whether `shorter` is `longer` without some of its lines, or of the commas at their ends.
 fn is_rest_of(shorter: &str, longer: &str) -> bool {
     let mut lines = longer.lines();
     shorter.lines().all(|line| {
@@ -437,19 +462,20 @@ proptest! {
     }
 
     #[test]
-    fn no_slip_does_harm(cut in 0usize..900, length in 0usize..4, slip in "[ \\-:{}\\[\\],\"'#&*\n\r\t]{0,3}") {
-        let text = BLOCK.replace("@\n", BLOCK_B);
-        let (cut, end) = (cut.min(text.len()), (cut + length).min(text.len()));
-        let text = format!("{}{slip}{}", &text[..cut], &text[end..]);
-        for id in ["a", "b", "c"] {
-            let Ok(before) = read(&source(&text)) else { continue };
-            let others = |text: &str| -> Vec<_> {
-                read(&source(text)).unwrap().rules().filter(|rule| &*rule.id != id).map(to_json).collect()
-            };
-            drop(before);
-            let rule = NEW.replace("rule_id: b", &format!("rule_id: {id}"));
-            for changed in [put_rule(&source(&text), id, &rule), remove_rule(&source(&text), id)].into_iter().flatten() {
-                prop_assert_eq!(others(&changed), others(&text));
+    fn no_slip_does_harm(text in slipped(), style in 0u8..6) {
+        let Ok(document) = read(&source(&text)) else { return Ok(()) };
+        let others = |text: &str, but: &str| -> Vec<_> {
+            read(&source(text)).unwrap().rules().filter(|rule| &*rule.id != but).map(to_json).collect()
+        };
+        for id in document.rules().map(|rule| rule.id.to_string()).chain(["fresh".to_owned()]) {
+            let rule = if style == 5 { NEW_JSON.replace("\"b\"", &format!("\"{id}\"")) } else { rule_lines(7, style, 0).replace("r7", &id) };
+            if let Ok(changed) = put_rule(&source(&text), &id, &rule) {
+                prop_assert_eq!(others(&changed, &id), others(&text, &id));
+                prop_assert_eq!(put(&changed, &id, &rule), changed.clone(), "stable");
+                prop_assert_eq!(put(&changed, &id, &text_of(&changed, &id)), changed, "identity");
+            }
+            if let Ok(changed) = remove_rule(&source(&text), &id) {
+                prop_assert_eq!(others(&changed, &id), others(&text, &id));
             }
         }
     }
