@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Show which rules apply to a request and where they stand; counts nothing
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainArgs>),
-    /// Check and convert rule files
+    /// Look at rules and change them; check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
     Rules(RulesCommand),
     /// Replay recorded traffic against rules, before they go live
@@ -95,6 +95,9 @@ Examples:
 
 const RULES_EXAMPLES: &str = "\
 Examples:
+  tidegate rules list --rules etcd://127.0.0.1:2379/tidegate
+  tidegate rules apply --rules etcd://127.0.0.1:2379/tidegate rules.yaml
+  tidegate rules history --rules rules.yaml orders
   tidegate rules validate rules.yaml
   tidegate rules convert ratelimit/config/ > rules.yaml
   tidegate rules schema > rules.schema.json";

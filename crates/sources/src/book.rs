@@ -170,7 +170,7 @@ impl RuleBook {
             }
             let commit = Commit { writes: part.to_vec(), state, author: author.clone() };
             version = Some(self.archive.commit(commit).await?);
-            done += part.len();
+            done += part.iter().map(|write| write.records.len()).sum::<usize>();
             progress(done);
         }
         Ok(version)

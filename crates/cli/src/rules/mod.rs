@@ -1,6 +1,25 @@
-//! `tidegate rules`: rule documents, without a server.
+//! `tidegate rules`: rules in files, and in the sources that servers read them from.
+//!
+//! ```text
+//! files ─┐
+//!        ├→ changes → plan (shown, agreed to) → source
+//! names ─┘
+//! ```
 
+mod apply;
+mod author;
+mod change;
 mod convert;
+mod delete;
+mod files;
+mod get;
+mod history;
+mod list;
+mod opened;
+mod patch;
+mod progress;
+mod rollback;
+mod step;
 mod texts;
 mod validate;
 
@@ -10,13 +29,40 @@ use std::process::ExitCode;
 use tidegate_rules::json_schema;
 
 use crate::failure::Outcome;
+use apply::{ApplyArgs, DiffArgs};
 use convert::ConvertArgs;
+use delete::DeleteArgs;
+use get::GetArgs;
+use history::HistoryArgs;
+use list::ListArgs;
+use rollback::RollbackArgs;
 pub(crate) use texts::{load, unusable};
 use validate::ValidateArgs;
 
 /// What to do with rules.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum RulesCommand {
+    /// Show all rules of a source
+    #[command(after_help = list::EXAMPLES)]
+    List(ListArgs),
+    /// Print a rule as it is written
+    #[command(after_help = get::EXAMPLES)]
+    Get(GetArgs),
+    /// Put rules from files into a source
+    #[command(after_help = apply::APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+    /// Show what applying files would change
+    #[command(after_help = apply::DIFF_EXAMPLES)]
+    Diff(DiffArgs),
+    /// Take rules out of a source
+    #[command(after_help = delete::EXAMPLES)]
+    Delete(DeleteArgs),
+    /// Show who changed a rule, when, and how
+    #[command(after_help = history::EXAMPLES)]
+    History(HistoryArgs),
+    /// Have a rule be what it was at an earlier version
+    #[command(after_help = rollback::EXAMPLES)]
+    Rollback(RollbackArgs),
     /// Check rule files and show everything that is wrong with them
     #[command(after_help = validate::EXAMPLES)]
     Validate(ValidateArgs),
@@ -37,6 +83,13 @@ Examples:
 /// Does it.
 pub(crate) fn run(command: &RulesCommand) -> Outcome {
     match command {
+        RulesCommand::List(args) => list::run(args),
+        RulesCommand::Get(args) => get::run(args),
+        RulesCommand::Apply(args) => apply::apply(args),
+        RulesCommand::Diff(args) => apply::diff(args),
+        RulesCommand::Delete(args) => delete::run(args),
+        RulesCommand::History(args) => history::run(args),
+        RulesCommand::Rollback(args) => rollback::run(args),
         RulesCommand::Validate(args) => validate::run(args),
         RulesCommand::Convert(args) => convert::run(args),
         RulesCommand::Schema => {

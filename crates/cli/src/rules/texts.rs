@@ -17,6 +17,12 @@ pub(super) struct NamedText {
     pub(super) text: String,
 }
 
+impl NamedText {
+    pub(super) fn as_source(&self) -> Source<'_> {
+        Source { name: &self.name, text: &self.text }
+    }
+}
+
 /// The rules of a file or a folder, or why there are none.
 pub(crate) fn load(path: &Path) -> Result<RuleSet, Failure> {
     read(path).map_err(|problems| unusable(&problems))
@@ -43,7 +49,7 @@ pub(super) fn read_texts(path: &Path) -> Result<Vec<NamedText>, Problem> {
 }
 
 pub(super) fn sources(texts: &[NamedText]) -> Vec<Source<'_>> {
-    texts.iter().map(|NamedText { name, text }| Source { name, text }).collect()
+    texts.iter().map(NamedText::as_source).collect()
 }
 
 fn read_file(path: &Path) -> Result<NamedText, Problem> {

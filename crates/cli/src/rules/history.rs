@@ -1,0 +1,161 @@
+//! `tidegate rules history`: what is remembered of a rule.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use tidegate_core::Timestamp;
+use tidegate_sources::{BookError, Entry, Record, Subject};
+
+use super::opened::{Opened, SourceArgs, SubjectArgs, explain};
+use super::step::{action_name, in_words, name, to_version};
+use super::{change, patch};
+use crate::failure::{Failure, Outcome};
+use crate::table::{Align, Table};
+use crate::terminal::{BAD, FAINT, PLAIN, STRONG, moment, safe};
+
+pub(super) const EXAMPLES: &str = "\
+Newest first. Changes by other means than Tidegate's are not remembered, but that there was one is said.
+
+Examples:
+  tidegate rules history --rules etcd://127.0.0.1:2379/tidegate orders
+  tidegate rules history --diff orders
+  tidegate rules history --json --document tiers | jq '.changes[0].by'";
+
+/// The arguments of `tidegate rules history`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    which: SubjectArgs,
+
+    /// Show what each change changed
+    #[arg(long)]
+    diff: bool,
+
+    /// Print it for programs, with all texts
+    #[arg(long, conflicts_with = "diff")]
+    json: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(super) fn run(args: &HistoryArgs) -> Outcome {
+    let opened = Opened::new(&args.source)?;
+    let subject = args.which.subject();
+    let (records, present) = opened.ask(async {
+        let records = opened.book.history(&subject).await?;
+        Ok((records, present(&opened, &subject).await?))
+    })?;
+    if records.is_empty() && present.is_none() {
+        return Err(unknown(subject));
+    }
+    if args.json {
+        return change::print(&to_json(&subject, &records, present.as_ref()));
+    }
+    let mut out = anstream::stdout().lock();
+    if let Some(news) = since(&subject, records.first(), present.as_ref()) {
+        writeln!(out, "{BAD}{}{BAD:#}", safe(&news))?;
+    }
+    if args.diff {
+        records.iter().try_for_each(|record| write_diff(&mut out, record))?;
+    } else if !records.is_empty() {
+        table(&records).write(&mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn present(opened: &Opened, subject: &Subject) -> Result<Option<Entry>, BookError> {
+    match opened.book.get(subject).await {
+        Ok(entry) => Ok(Some(entry)),
+        Err(BookError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn unknown(subject: Subject) -> Failure {
+    explain(&BookError::NotFound(subject))
+}
+
+/// What has happened since the last record, by means that leave none.
+fn since(subject: &Subject, last: Option<&Record>, present: Option<&Entry>) -> Option<String> {
+    let name = name(subject);
+    let then = last.and_then(|record| record.change.after.as_deref());
+    match (last, present) {
+        (None, Some(now)) => Some(format!(
+            "{name} is at version {}; no change is remembered, so it was made by other means",
+            now.version
+        )),
+        (Some(_), None) if then.is_some() => Some(format!("{name} has been deleted since by other means")),
+        (Some(record), Some(now)) if record.version != now.version && differs(subject, then, now) => Some(
+            format!("{name} is at version {} now: it has been changed since by other means", now.version),
+        ),
+        _ => None,
+    }
+}
+
+/// A rule has the version of its document, which changes with other rules, too.
+fn differs(subject: &Subject, then: Option<&str>, now: &Entry) -> bool {
+    let text = |text: Option<&str>| text.map(|text| text.trim_end().to_owned());
+    matches!(subject, Subject::Document(_)) || text(then) != text(now.text.as_deref())
+}
+
+fn when(record: &Record) -> String {
+    moment(Timestamp::from_millis(record.author.at_ms))
+}
+
+fn table(records: &[Record]) -> Table {
+    let columns =
+        [("version", Align::Right), ("when", Align::Left), ("who", Align::Left), ("what", Align::Left)];
+    let mut table = Table::new(&columns);
+    for record in records {
+        table.row([
+            (record.version.to_string(), STRONG),
+            (when(record), PLAIN),
+            (record.author.name.clone(), PLAIN),
+            (in_words(record.change.action), PLAIN),
+        ]);
+    }
+    table
+}
+
+fn write_diff(out: &mut dyn Write, record: &Record) -> io::Result<()> {
+    let Record { version, author, change } = record;
+    let (who, what) = (safe(&author.name), in_words(change.action));
+    writeln!(out, "{STRONG}version {version}{STRONG:#}  {FAINT}{}{FAINT:#}  {who}  {what}", when(record))?;
+    let name = name(&change.subject);
+    let before = match change.previous {
+        Some(previous) if change.before.is_some() => format!("{name} (version {previous})"),
+        _ => format!("{name} (not there)"),
+    };
+    let after = match change.after {
+        Some(_) => format!("{name} (version {version})"),
+        None => format!("{name} (deleted)"),
+    };
+    patch::write(out, (&before, change.before.as_deref()), (&after, change.after.as_deref()))?;
+    writeln!(out)
+}
+
+/// As the admin listener has it.
+fn to_json(subject: &Subject, records: &[Record], present: Option<&Entry>) -> Value {
+    let changes = records.iter().map(|record| {
+        let Record { version, author, change } = record;
+        json!({
+            "version": version,
+            "previous_version": change.previous,
+            "at": when(record),
+            "by": author.name,
+            "action": action_name(change.action),
+            "to_version": to_version(change.action),
+            "before": change.before,
+            "after": change.after,
+        })
+    });
+    json!({
+        "name": name(subject),
+        "version": present.map(|entry| entry.version),
+        "changed_since": since(subject, records.first(), present).is_some(),
+        "changes": changes.collect::<Vec<_>>(),
+    })
+}
