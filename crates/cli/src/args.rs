@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Look at rules and change them; check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
-    Rules(RulesCommand),
+    Rules(Box<RulesCommand>),
     /// Replay recorded traffic against rules, before they go live
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),

@@ -55,11 +55,21 @@ impl RulesSource {
             Self::File(path) => Arc::new(FileArchive::new(path)),
             Self::Etcd(url) => Arc::new(EtcdArchive::new((**url).clone())),
             Self::Zookeeper(url) => Arc::new(ZookeeperArchive::new((**url).clone())),
-            Self::Postgres(url) => Arc::new(PostgresArchive::new(
-                primary.map_or_else(|| (**url).clone(), |Primary(url)| url.clone()),
-            )),
+            Self::Postgres(url) => Arc::new(tables(url, primary)),
         })
     }
+
+    /// The tables that hold the rules, if they are in tables.
+    pub(crate) fn tables(&self, primary: Option<&Primary>) -> Option<PostgresArchive> {
+        match self {
+            Self::Postgres(url) => Some(tables(url, primary)),
+            _ => None,
+        }
+    }
+}
+
+fn tables(url: &PostgresUrl, primary: Option<&Primary>) -> PostgresArchive {
+    PostgresArchive::new(primary.map_or(url, |Primary(url)| url).clone())
 }
 
 /// What to give instead.

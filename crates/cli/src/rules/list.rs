@@ -105,6 +105,7 @@ fn allows(entry: &Entry) -> String {
 fn in_short(rule: &Rule) -> String {
     let mut said = match &rule.allowance {
         Allowance::Fixed(quota) => figures(quota),
+        Allowance::Planned(base) => format!("{}, times the plan", figures(base)),
         Allowance::Tiered => "what the tier allows".to_owned(),
         Allowance::Unlimited => "everything".to_owned(),
     };

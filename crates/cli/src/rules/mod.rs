@@ -14,6 +14,7 @@ mod delete;
 mod files;
 mod get;
 mod history;
+mod init;
 mod list;
 mod opened;
 mod patch;
@@ -34,6 +35,7 @@ use convert::ConvertArgs;
 use delete::DeleteArgs;
 use get::GetArgs;
 use history::HistoryArgs;
+use init::InitArgs;
 use list::ListArgs;
 use rollback::RollbackArgs;
 pub(crate) use texts::{load, unusable};
@@ -42,6 +44,9 @@ use validate::ValidateArgs;
 /// What to do with rules.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum RulesCommand {
+    /// Make room for rules in PostgreSQL
+    #[command(after_help = init::EXAMPLES)]
+    Init(InitArgs),
     /// Show all rules of a source
     #[command(after_help = list::EXAMPLES)]
     List(ListArgs),
@@ -83,6 +88,7 @@ Examples:
 /// Does it.
 pub(crate) fn run(command: &RulesCommand) -> Outcome {
     match command {
+        RulesCommand::Init(args) => init::run(args),
         RulesCommand::List(args) => list::run(args),
         RulesCommand::Get(args) => get::run(args),
         RulesCommand::Apply(args) => apply::apply(args),

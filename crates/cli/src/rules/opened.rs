@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tidegate_core::Span;
 use tidegate_rules::EditError;
-use tidegate_sources::{BookError, RuleBook, Subject};
+use tidegate_sources::{BookError, PostgresArchive, RuleBook, Subject};
 use tokio::time::Instant;
 
 use crate::config_file;
 use crate::failure::Failure;
-use crate::source::RulesSource;
+use crate::source::{Primary, RulesSource};
 
 /// Where the rules are.
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,16 @@ pub(super) struct SourceArgs {
         help_heading = "Source"
     )]
     rules: Option<RulesSource>,
+
+    /// Where rules in PostgreSQL are changed, as `tidegate serve --rules-primary` has it
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEGATE_RULES_PRIMARY",
+        hide_env_values = true,
+        help_heading = "Source"
+    )]
+    rules_primary: Option<Primary>,
 
     /// The configuration file of `tidegate serve`, which may say so, too
     #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG", help_heading = "Source")]
@@ -62,25 +72,32 @@ impl SubjectArgs {
 pub(super) struct Opened {
     pub(super) source: RulesSource,
     pub(super) book: RuleBook,
+    primary: Option<Primary>,
     patience: Span,
 }
 
 impl Opened {
     /// Finds out which source is meant. Nothing is asked of it yet.
     pub(super) fn new(args: &SourceArgs) -> Result<Self, Failure> {
-        let source = match (&args.rules, &args.config) {
-            (Some(source), _) => Some(source.clone()),
-            (None, Some(path)) => config_file::read(path)?.rules,
-            (None, None) => None,
-        };
+        let (mut source, mut primary) = (args.rules.clone(), args.rules_primary.clone());
+        if let Some(path) = args.config.as_ref().filter(|_| source.is_none() || primary.is_none()) {
+            let file = config_file::read(path)?;
+            source = source.or(file.rules);
+            primary = primary.or(file.rules_primary);
+        }
         let source = source.ok_or_else(|| {
             Failure::Usage(
                 "it is not said where the rules are; give --rules SOURCE (a path, etcd://HOST:PORT/PREFIX, \
-                 zookeeper://HOST:PORT/PATH), set TIDEGATE_RULES, or give a --config FILE that has `rules: SOURCE`"
+                 zookeeper://HOST:PORT/PATH, postgres://USER@HOST:PORT/DATABASE), set TIDEGATE_RULES, or give a --config FILE that has `rules: SOURCE`"
                     .to_owned(),
             )
         })?;
-        Ok(Self { book: source.book(), source, patience: args.timeout })
+        Ok(Self { book: source.book(primary.as_ref()), source, primary, patience: args.timeout })
+    }
+
+    /// The tables that hold the rules, if they are in tables.
+    pub(super) fn tables(&self) -> Option<PostgresArchive> {
+        self.source.tables(self.primary.as_ref())
     }
 
     /// Waits for an answer, as long as is allowed.

@@ -9,9 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate_testkit::{Etcd, Proxy, Zookeeper};
+use tidegate_testkit::{Etcd, Postgres, Proxy, Zookeeper};
 
-use crate::support::{PATIENCE, Server, ask, wait_for};
+use crate::support::{PATIENCE, Server, ask, run, wait_for};
 
 /// Noticing a hang takes its time, and so does a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -294,5 +294,108 @@ fn rules_in_zookeeper() {
         }
     });
     fleet.follows(&ensemble, "a crash of all");
+    fleet.end();
+}
+
+impl ByHand for Postgres {
+    fn put(&self, id: &str, text: &str) {
+        self.psql(&format!(
+            "INSERT INTO tidegate_rules (name, text) VALUES ('{id}', $rule${text}$rule$)
+             ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+        ));
+    }
+
+    fn delete(&self, id: &str) {
+        self.psql(&format!("DELETE FROM tidegate_rules WHERE name = '{id}'"));
+    }
+}
+
+#[test]
+fn rules_in_postgresql() {
+    let primary = Postgres::start();
+    let said = run(["rules", "init", "--rules", &primary.url()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let fleet = Fleet::start(&primary, &["--rules", &primary.url()]);
+    fleet.changes_reach_all(&primary);
+    fleet.a_bad_rule_is_put_aside(&primary);
+
+    primary.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename IS NOT NULL");
+    fleet.follows(&primary, "the end of all connections");
+    primary.kill();
+    let health = fleet.are("degraded");
+    assert!(health.contains("PostgreSQL"), "{health}");
+    primary.restart();
+    fleet.follows(&primary, "a crash");
+    primary.pause();
+    fleet.are("degraded");
+    primary.resume();
+    fleet.follows(&primary, "a pause");
+
+    // Nobody is told of what is written without triggers' notifications: asking finds it.
+    primary.psql("ALTER TABLE tidegate_rules DISABLE TRIGGER USER");
+    primary.psql("UPDATE tidegate_state SET version = version + 1; UPDATE tidegate_rules SET version = (SELECT version FROM tidegate_state), text = replace(text, '90', '95') WHERE name = 'extra'");
+    fleet.has("extra", Some(95), "a change that nobody told of");
+    primary.psql("ALTER TABLE tidegate_rules ENABLE TRIGGER USER");
+    fleet.are("normal");
+    fleet.end();
+}
+
+/// Nodes that read from a replica, and change rules at the primary.
+#[test]
+fn rules_in_a_replica_of_postgresql() {
+    let primary = Postgres::start();
+    assert_eq!(run(["rules", "init", "--rules", &primary.url()]).code, 0);
+    let replica = Postgres::replica_of(&primary);
+    let args = ["--rules", &replica.url(), "--rules-primary", &primary.url()];
+    ByHand::put(&primary, "each", &rule("each", 1));
+    wait_for("the replica to catch up", || {
+        replica.psql("SELECT count(*) FROM tidegate_rules").contains('1').then_some(())
+    });
+    let fleet = Fleet::start(&primary, &args);
+    fleet.changes_reach_all(&primary);
+    replica.kill();
+    fleet.are("degraded");
+    replica.restart();
+    fleet.follows(&primary, "a crash of the replica");
+    fleet.end();
+}
+
+/// A file, as an operator changes it from the command line.
+struct File(tempfile::TempDir);
+
+impl File {
+    fn path(&self) -> String {
+        self.0.path().join("rules.yaml").display().to_string()
+    }
+}
+
+impl ByHand for File {
+    fn put(&self, id: &str, text: &str) {
+        let rule = self.0.path().join("one.txt");
+        std::fs::write(&rule, text).unwrap();
+        let said = run(["rules", "apply", "--yes", "--rules", &self.path(), rule.to_str().unwrap()]);
+        assert_eq!(said.code, 0, "{id}: {said:?}");
+    }
+
+    fn delete(&self, id: &str) {
+        let said = run(["rules", "delete", "--yes", "--rules", &self.path(), id]);
+        assert_eq!(said.code, 0, "{id}: {said:?}");
+    }
+}
+
+#[test]
+fn rules_in_a_file() {
+    let file = File(tempfile::tempdir().unwrap());
+    let fleet = Fleet::start(&file, &["--rules", &file.path()]);
+    fleet.changes_reach_all(&file);
+    let good = std::fs::read_to_string(file.path()).unwrap();
+    std::fs::write(file.path(), good.replace("limit", "limt")).unwrap();
+    let health = fleet.are("degraded");
+    assert!(health.contains("limt"), "{health}");
+    std::fs::remove_file(file.path()).unwrap();
+    fleet.are("degraded");
+    std::fs::write(file.path(), good).unwrap();
+    fleet.are("normal");
+    fleet.follows(&file, "all that");
     fleet.end();
 }
