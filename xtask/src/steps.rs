@@ -6,11 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 6] = [
+const BENCHES: [(&str, &str); 7] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
     ("rate_limit", "tidegate-server"),
+    ("rules", "tidegate-server"),
     ("redis", "tidegate-redis"),
     ("simulate", "tidegate-cli"),
 ];

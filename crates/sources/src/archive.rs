@@ -22,7 +22,8 @@ pub trait RuleArchive: Send + Sync {
     /// What is there now. Nothing at all is no error.
     fn read(&self) -> Answer<'_, Contents>;
 
-    /// Changes documents, all or none, and returns the version that they have by that.
+    /// Changes documents, all or none, and returns the version that they have by that. Where [`max_writes`](Self::max_writes)
+    /// is finite, this is the new [state](Contents::state), too: one step can follow the other.
     fn commit(&self, commit: Commit) -> Answer<'_, u64>;
 
     /// What is remembered of a subject, newest first.

@@ -162,12 +162,10 @@ impl RuleBook {
         author: &Author,
         mut progress: impl FnMut(usize),
     ) -> Result<Option<u64>, BookError> {
-        let Plan { writes, mut state, .. } = plan;
+        let Plan { writes, state, .. } = plan;
         let (mut version, mut done) = (None, 0);
         for part in writes.chunks(self.archive.max_writes()) {
-            if version.is_some() {
-                state = self.archive.read().await?.state;
-            }
+            let state = version.unwrap_or(state);
             let commit = Commit { writes: part.to_vec(), state, author: author.clone() };
             version = Some(self.archive.commit(commit).await?);
             done += part.iter().map(|write| write.records.len()).sum::<usize>();

@@ -10,10 +10,15 @@ use super::{BookError, Entry, Guard, Listing, Plan, Step};
 use crate::archive::{Action, Contents, NewRecord, RuleArchive, Subject, Write};
 use crate::mend::{Aside, Mended};
 
+/// How often one document is changed at once: each rule means reading all of it again.
+const MAX_EDITS: usize = 1000;
+
 /// All documents of an archive, some of them changed.
 pub(super) struct Desk<'a> {
     archive: &'a dyn RuleArchive,
     sheets: Vec<Sheet>,
+    /// Where each document is, by name.
+    names: HashMap<String, usize>,
     /// Where each rule is, by id.
     places: HashMap<String, usize>,
     aside: Vec<Aside>,
@@ -71,9 +76,12 @@ impl<'a> Desk<'a> {
             text: document.text.ok(),
             records: Vec::new(),
         });
+        let sheets: Vec<Sheet> = sheets.collect();
+        let names = sheets.iter().enumerate().map(|(place, sheet)| (sheet.name.clone(), place));
         let mut desk = Self {
             archive,
-            sheets: sheets.collect(),
+            names: names.collect(),
+            sheets,
             places: HashMap::new(),
             aside: Vec::new(),
             state: contents.state,
@@ -105,7 +113,7 @@ impl<'a> Desk<'a> {
     }
 
     fn named(&self, name: &str) -> Option<usize> {
-        self.sheets.iter().position(|sheet| sheet.name == name)
+        self.names.get(name).copied()
     }
 
     fn place_of(&self, subject: &Subject) -> Option<usize> {
@@ -154,6 +162,18 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// Refuses more changes to one document than a text can be changed in a reasonable time.
+    fn check_count(&self, place: usize) -> Result<(), BookError> {
+        let sheet = &self.sheets[place];
+        if sheet.records.len() < MAX_EDITS {
+            return Ok(());
+        }
+        Err(BookError::Name(format!(
+            "these are more than {MAX_EDITS} changes to {}; store the document as a whole instead",
+            sheet.name
+        )))
+    }
+
     /// Has a rule or a document be `text`; because it was so at version `back_to`, if that is why.
     pub(super) fn put(
         &mut self,
@@ -173,6 +193,7 @@ impl<'a> Desk<'a> {
             (None, Subject::Rule(id)) => self.sheet(self.archive.place_of_rule(id)),
             (None, Subject::Document(name)) => self.sheet(name.clone()),
         };
+        self.check_count(place)?;
         let sheet = &self.sheets[place];
         let whole = match &subject {
             Subject::Document(name) => {
@@ -211,6 +232,7 @@ impl<'a> Desk<'a> {
     ) -> Result<(), BookError> {
         self.check_guard(&subject, guard)?;
         let Some(place) = self.place_of(&subject) else { return Err(BookError::NotFound(subject)) };
+        self.check_count(place)?;
         let sheet = &self.sheets[place];
         let before = self.text_of(sheet, &subject);
         // A file that is all there is stays, and says that there are no rules.
@@ -251,6 +273,7 @@ impl<'a> Desk<'a> {
     /// The position of a document, which is put on the desk if it is not there.
     fn sheet(&mut self, name: String) -> usize {
         self.named(&name).unwrap_or_else(|| {
+            self.names.insert(name.clone(), self.sheets.len());
             self.sheets.push(Sheet { name, version: None, text: None, bad: None, records: Vec::new() });
             self.sheets.len() - 1
         })
@@ -266,6 +289,9 @@ impl<'a> Desk<'a> {
         after: Option<String>,
     ) {
         let sheet = &mut self.sheets[place];
+        if sheet.in_force().is_some() {
+            self.places.retain(|_, known| *known != place);
+        }
         (sheet.text, sheet.bad) = (text, None);
         let (document, previous) = (sheet.name.clone(), sheet.version);
         sheet.records.push(NewRecord {
@@ -276,7 +302,6 @@ impl<'a> Desk<'a> {
             after: after.clone(),
         });
         self.steps.push(Step { subject, document, previous, action, before, after });
-        self.places.retain(|_, known| *known != place);
         self.find_rules(place);
     }
 
