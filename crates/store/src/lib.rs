@@ -5,6 +5,7 @@
 //! counters of `tidegate-core` itself; other stores are second implementations of the same, held to it by the
 //! conformance suite (feature `conformance`).
 
+mod breaker;
 pub mod clock;
 pub mod coalesce;
 #[cfg(feature = "conformance")]
@@ -16,6 +17,7 @@ pub mod memory;
 mod outcome;
 mod shards;
 
+pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use deny_cache::DenyCache;
 pub use histogram::{Histogram, Observed};
