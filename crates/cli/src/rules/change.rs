@@ -222,3 +222,116 @@ fn tell(opened: &Opened, args: &ChangeArgs, steps: &[Step], version: Option<u64>
     }
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
+
+    use tidegate_sources::{
+        Answer, Commit, Contents, FileArchive, GoodText, Record, RuleArchive, RuleBook, StoredText, Subject,
+        Wish,
+    };
+
+    use super::*;
+
+    /// What happens before a commit.
+    type Event = Box<dyn FnOnce() -> Result<(), ArchiveError> + Send>;
+
+    /// A folder of rules that takes one at a time, and in which something happens.
+    struct Eventful {
+        folder: FileArchive,
+        events: Mutex<Vec<Event>>,
+    }
+
+    impl RuleArchive for Eventful {
+        fn read(&self) -> Answer<'_, Contents> {
+            self.folder.read()
+        }
+
+        fn commit(&self, commit: Commit) -> Answer<'_, u64> {
+            let event = self.events.lock().unwrap().pop();
+            match event.map_or(Ok(()), |event| event()) {
+                Ok(()) => self.folder.commit(commit),
+                Err(error) => Box::pin(async { Err(error) }),
+            }
+        }
+
+        fn history<'a>(&'a self, subject: &'a Subject) -> Answer<'a, Vec<Record>> {
+            self.folder.history(subject)
+        }
+
+        fn remember(&self, good: Vec<StoredText>) -> Answer<'_, ()> {
+            self.folder.remember(good)
+        }
+
+        fn last_good<'a>(&'a self, names: &'a [String]) -> Answer<'a, Vec<(String, GoodText)>> {
+            self.folder.last_good(names)
+        }
+
+        fn place_of_rule(&self, rule_id: &str) -> String {
+            self.folder.place_of_rule(rule_id)
+        }
+
+        fn place_of_document(&self, name: &str) -> Result<String, String> {
+            self.folder.place_of_document(name)
+        }
+
+        fn max_writes(&self) -> usize {
+            1
+        }
+    }
+
+    fn rule(id: &str, limit: u64) -> String {
+        format!("{{rule_id: {id}, identifier_type: global, limit: {limit}, window: 1s}}")
+    }
+
+    fn put(id: &str, limit: u64) -> Change {
+        Change { subject: Subject::Rule(id.to_owned()), wish: Wish::Put(rule(id, limit)), guard: Guard::Any }
+    }
+
+    /// What becomes of changes when something happens after they have been shown; the last event happens first.
+    fn after(events: impl FnOnce(PathBuf) -> Vec<Event>, changes: &[Change]) -> Result<(), String> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.yaml"), rule("a", 1)).unwrap();
+        let events = Mutex::new(events(folder.path().to_owned()));
+        let archive = Eventful { folder: FileArchive::new(folder.path()), events };
+        let opened = Opened::to(RuleBook::new(Arc::new(archive)));
+        let plan = opened.ask(opened.book.plan(changes.to_vec())).unwrap();
+        match make(&opened, plan, changes) {
+            Ok(_) => Ok(()),
+            Err(Failure::Failed(message)) => Err(message),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn write(folder: PathBuf, id: &'static str, limit: u64) -> Event {
+        Box::new(move || {
+            fs::write(folder.join(format!("{id}.yaml")), rule(id, limit)).unwrap();
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn others_who_change_other_rules_meanwhile_are_no_hindrance() {
+        assert_eq!(after(|folder| vec![write(folder, "b", 2)], &[put("a", 5)]), Ok(()));
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_shown_is_left_alone() {
+        let said = after(|folder| vec![write(folder, "a", 2)], &[put("a", 5)]).unwrap_err();
+        assert!(said.starts_with("somebody has changed a since it was shown, to version "), "{said}");
+        // As wished, but by somebody else.
+        let said = after(|folder| vec![write(folder, "a", 5)], &[put("a", 5)]).unwrap_err();
+        assert!(said.contains("changed a since it was shown; nothing was changed now"), "{said}");
+    }
+
+    #[test]
+    fn it_is_said_how_far_it_came() {
+        let away = || Err(ArchiveError::Away("the source is away".to_owned()));
+        let events = |_| -> Vec<Event> { vec![Box::new(away), Box::new(|| Ok(()))] };
+        let said = after(events, &[put("b", 1), put("c", 1), put("d", 1)]).unwrap_err();
+        assert!(said.starts_with("the source is away\n1 of 3 changes were made"), "{said}");
+    }
+}

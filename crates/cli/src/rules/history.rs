@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tidegate_core::Timestamp;
+use tidegate_rules::{Source, convert};
 use tidegate_sources::{BookError, Entry, Record, Subject};
 
 use super::opened::{Opened, SourceArgs, SubjectArgs, explain};
 use super::step::{action_name, in_words, name, to_version};
 use super::{change, patch};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::table::{Align, Table};
 use crate::terminal::{BAD, FAINT, PLAIN, STRONG, moment, safe};
 
@@ -40,6 +41,13 @@ pub(crate) struct HistoryArgs {
     source: SourceArgs,
 }
 
+/// A rule or a document as it is.
+struct Present {
+    entry: Entry,
+    /// Whether its version changes with it alone, and not with other rules of its document, too.
+    is_own: bool,
+}
+
 pub(super) fn run(args: &HistoryArgs) -> Outcome {
     let opened = Opened::new(&args.source)?;
     let subject = args.which.subject();
@@ -48,13 +56,14 @@ pub(super) fn run(args: &HistoryArgs) -> Outcome {
         Ok((records, present(&opened, &subject).await?))
     })?;
     if records.is_empty() && present.is_none() {
-        return Err(unknown(subject));
+        return Err(explain(&BookError::NotFound(subject)));
     }
+    let news = since(&subject, records.first(), present.as_ref());
     if args.json {
-        return change::print(&to_json(&subject, &records, present.as_ref()));
+        return change::print(&to_json(&subject, &records, present.as_ref(), news.is_some()));
     }
     let mut out = anstream::stdout().lock();
-    if let Some(news) = since(&subject, records.first(), present.as_ref()) {
+    if let Some(news) = news {
         writeln!(out, "{BAD}{}{BAD:#}", safe(&news))?;
     }
     if args.diff {
@@ -66,39 +75,42 @@ pub(super) fn run(args: &HistoryArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn present(opened: &Opened, subject: &Subject) -> Result<Option<Entry>, BookError> {
-    match opened.book.get(subject).await {
-        Ok(entry) => Ok(Some(entry)),
-        Err(BookError::NotFound(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn unknown(subject: Subject) -> Failure {
-    explain(&BookError::NotFound(subject))
+async fn present(opened: &Opened, subject: &Subject) -> Result<Option<Present>, BookError> {
+    let entry = match opened.book.get(subject).await {
+        Err(BookError::NotFound(_)) => return Ok(None),
+        entry => entry?,
+    };
+    let archive = opened.book.archive();
+    let is_own = match subject {
+        Subject::Document(_) => true,
+        Subject::Rule(id) => archive.place_of_rule(id) == entry.document && archive.read().await?.apart,
+    };
+    Ok(Some(Present { entry, is_own }))
 }
 
 /// What has happened since the last record, by means that leave none.
-fn since(subject: &Subject, last: Option<&Record>, present: Option<&Entry>) -> Option<String> {
+fn since(subject: &Subject, last: Option<&Record>, present: Option<&Present>) -> Option<String> {
     let name = name(subject);
     let then = last.and_then(|record| record.change.after.as_deref());
     match (last, present) {
-        (None, Some(now)) => Some(format!(
-            "{name} is at version {}; no change is remembered, so it was made by other means",
-            now.version
+        (None, Some(Present { entry, .. })) => Some(format!(
+            "{name} is at version {}; no change of it is remembered, so it was put there by other means",
+            entry.version
         )),
         (Some(_), None) if then.is_some() => Some(format!("{name} has been deleted since by other means")),
-        (Some(record), Some(now)) if record.version != now.version && differs(subject, then, now) => Some(
-            format!("{name} is at version {} now: it has been changed since by other means", now.version),
-        ),
+        (Some(record), Some(now)) if record.version != now.entry.version && has_changed(then, now) => {
+            let version = now.entry.version;
+            Some(format!("{name} is at version {version}: it has been changed since by other means"))
+        }
         _ => None,
     }
 }
 
-/// A rule has the version of its document, which changes with other rules, too.
-fn differs(subject: &Subject, then: Option<&str>, now: &Entry) -> bool {
-    let text = |text: Option<&str>| text.map(|text| text.trim_end().to_owned());
-    matches!(subject, Subject::Document(_)) || text(then) != text(now.text.as_deref())
+/// Whether a rule says something else than it did then. Among others in a document it may have got another look.
+fn has_changed(then: Option<&str>, now: &Present) -> bool {
+    let meaning =
+        |text: &str| convert(&[Source { name: "", text }]).unwrap_or_else(|_| text.trim_end().to_owned());
+    now.is_own || then.map(meaning) != now.entry.text.as_deref().map(meaning)
 }
 
 fn when(record: &Record) -> String {
@@ -138,7 +150,7 @@ fn write_diff(out: &mut dyn Write, record: &Record) -> io::Result<()> {
 }
 
 /// As the admin listener has it.
-fn to_json(subject: &Subject, records: &[Record], present: Option<&Entry>) -> Value {
+fn to_json(subject: &Subject, records: &[Record], present: Option<&Present>, changed_since: bool) -> Value {
     let changes = records.iter().map(|record| {
         let Record { version, author, change } = record;
         json!({
@@ -154,8 +166,8 @@ fn to_json(subject: &Subject, records: &[Record], present: Option<&Entry>) -> Va
     });
     json!({
         "name": name(subject),
-        "version": present.map(|entry| entry.version),
-        "changed_since": since(subject, records.first(), present).is_some(),
+        "version": present.map(|present| present.entry.version),
+        "changed_since": changed_since,
         "changes": changes.collect::<Vec<_>>(),
     })
 }

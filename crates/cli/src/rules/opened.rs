@@ -100,6 +100,12 @@ impl Opened {
         self.source.tables(self.primary.as_ref())
     }
 
+    /// Rules that tests have made up.
+    #[cfg(test)]
+    pub(super) fn to(book: RuleBook) -> Self {
+        Self { source: RulesSource::File("rules".into()), book, primary: None, patience: Span::from_secs(10) }
+    }
+
     /// Waits for an answer, as long as is allowed.
     pub(super) fn ask<T>(&self, answer: impl Future<Output = Result<T, BookError>>) -> Result<T, Failure> {
         self.listen(&Cell::new(Instant::now()), answer)?.map_err(|error| explain(&error))

@@ -42,7 +42,7 @@ pub(super) fn read_texts(path: &Path) -> Result<Vec<NamedText>, Problem> {
         && !path.exists()
     {
         // What follows the scheme may have a password in it.
-        let why = "only `tidegate serve` reads rules from there; give the path of a rule file";
+        let why = "only files are read here; give the path of a rule file";
         return Err(Problem::whole(&format!("{scheme}://\u{2026}"), why.to_owned()));
     }
     if path.is_dir() { read_folder(path) } else { Ok(vec![read_file(path)?]) }

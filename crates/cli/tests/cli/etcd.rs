@@ -38,6 +38,6 @@ fn why_there_are_no_rules_is_said() {
         [&["rules", "convert"][..], &["simulate", "/dev/null", "--rules"], &["explain", "/", "--rules"]]
     {
         let said = run(command.iter().copied().chain([&*url]));
-        said.complains(1, &["etcd://\u{2026}", "only `tidegate serve` reads rules from there"]);
+        said.complains(1, &["etcd://\u{2026}", "only files are read here"]);
     }
 }

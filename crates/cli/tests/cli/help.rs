@@ -4,7 +4,7 @@ use crate::support::run;
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 20] = [
         &[],
         &["serve"],
         &["check"],
@@ -13,6 +13,13 @@ fn every_command_explains_itself_with_examples() {
         &["rules", "validate"],
         &["rules", "convert"],
         &["rules", "schema"],
+        &["rules", "list"],
+        &["rules", "get"],
+        &["rules", "apply"],
+        &["rules", "diff"],
+        &["rules", "delete"],
+        &["rules", "history"],
+        &["rules", "rollback"],
         &["simulate"],
         &["token"],
         &["token", "new"],

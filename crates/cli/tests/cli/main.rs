@@ -12,6 +12,7 @@ mod fleet;
 mod help;
 mod reload;
 mod rules;
+mod rules_change;
 mod serve;
 mod shared_store;
 mod simulate;

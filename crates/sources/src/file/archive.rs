@@ -131,7 +131,10 @@ impl RuleArchive for FileArchive {
     }
 
     fn place_of_rule(&self, rule_id: &str) -> String {
-        let place = if self.path.is_dir() { &self.path.join(format!("{rule_id}.yaml")) } else { &self.path };
+        // Hidden files are not read.
+        let mark = if rule_id.starts_with('.') { "_" } else { "" };
+        let name = || format!("{mark}{rule_id}.yaml");
+        let place = if self.path.is_dir() { &self.path.join(name()) } else { &self.path };
         place.display().to_string()
     }
 
