@@ -8,7 +8,7 @@ use super::change::{self, ChangeArgs, VersionArgs};
 use super::files::FilesArgs;
 use super::opened::{Opened, SourceArgs};
 use super::step;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 pub(super) const APPLY_EXAMPLES: &str = "\
 Shows what would change and asks. Each rule of the files replaces the one of that id, or is added; all others stay as \
@@ -72,10 +72,14 @@ pub(super) fn apply(args: &ApplyArgs) -> Outcome {
 pub(super) fn diff(args: &DiffArgs) -> Outcome {
     let opened = Opened::new(&args.source)?;
     let plan = opened.ask(opened.book.plan(args.files.changes(Guard::Any)?))?;
-    if args.json {
-        change::print(&step::to_json(&plan.steps, false, None))?;
+    let shown = if args.json {
+        change::print(&step::to_json(&plan.steps, false, None)).map(drop)
     } else {
-        change::write(&mut anstream::stdout().lock(), &opened, &plan.steps)?;
+        change::write(&mut anstream::stdout().lock(), &opened, &plan.steps).map_err(Failure::from)
+    };
+    // Whether there is a difference is told all the same.
+    if !matches!(shown, Err(Failure::NobodyReads)) {
+        shown?;
     }
     Ok(if plan.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -75,7 +75,11 @@ pub(super) fn run(opened: &Opened, args: &ChangeArgs, changes: &[Change], asker:
         return nothing(args.json);
     }
     let steps = plan.steps.clone();
-    show(opened, args, &steps)?;
+    let shown = show(opened, args, &steps);
+    // Whoever does not want to be asked may not want to see it either.
+    if !(args.yes && matches!(shown, Err(Failure::NobodyReads))) {
+        shown?;
+    }
     if args.dry_run {
         if args.json {
             return print(&step::to_json(&steps, false, None));
@@ -152,8 +156,11 @@ fn make(opened: &Opened, mut plan: Plan, changes: &[Change]) -> Result<Option<u6
                 same(&shown, &plan.steps)?;
             }
             Ok(Ok(version)) => return Ok(version),
-            Ok(Err(error)) => return Err(halfway(explain(&error), done.get(), shown.len())),
-            Err(failure) => return Err(halfway(failure, done.get(), shown.len())),
+            Ok(Err(error)) => {
+                let is_known = !matches!(error, BookError::Archive(ArchiveError::Away(_)));
+                return Err(halfway(explain(&error), done.get(), shown.len(), is_known));
+            }
+            Err(failure) => return Err(halfway(failure, done.get(), shown.len(), false)),
         }
     }
     Err(explain(&ArchiveError::Moved.into()))
@@ -177,30 +184,39 @@ fn attempt(
     opened.listen(&heard, making)
 }
 
-/// What is done must be what was shown.
+/// What is done must be what was shown: no other step, and no more of them.
 fn same(shown: &[Step], now: &[Step]) -> Result<(), Failure> {
-    let Some(step) = shown.iter().find(|step| !now.contains(step)) else { return Ok(()) };
+    let missing = shown.iter().find(|step| !now.contains(step));
+    let Some(step) = missing.or_else(|| now.iter().find(|step| !shown.contains(step))) else { return Ok(()) };
     let since = now.iter().find(|other| other.subject == step.subject);
     let version = match since.and_then(|step| step.previous) {
-        Some(version) if Some(version) != step.previous => format!(", to version {version}"),
-        _ => String::new(),
+        Some(version) => format!(", it is at version {version} now"),
+        None => String::new(),
     };
     Err(Failure::Failed(format!(
-        "somebody has changed {} since it was shown{version}; nothing was changed now: look at it and decide anew",
+        "somebody has changed {} since it was shown{version}; nothing was changed by this: look at it and decide anew",
         name(&step.subject)
     )))
 }
 
-/// How far it came.
-fn halfway(failure: Failure, done: usize, all: usize) -> Failure {
-    match failure {
-        Failure::Failed(message) if done > 0 => Failure::Failed(format!(
-            "{message}\n{} of {} were made, for good; do the same again for the others.",
-            number(done as u64),
-            count(all as u64, "change")
-        )),
-        other => other,
-    }
+/// How far it came, and whether that `is_known` for certain.
+fn halfway(failure: Failure, done: usize, all: usize, is_known: bool) -> Failure {
+    let Failure::Failed(message) = failure else { return failure };
+    let (done, all) = (number(done as u64), count(all as u64, "change"));
+    Failure::Failed(match (&*done, is_known) {
+        ("0", true) => message,
+        ("0", false) => {
+            format!("{message}\nIt is not known whether anything was changed; look before you go on.")
+        }
+        (_, true) => {
+            format!("{message}\n{done} of {all} were made, for good; do the same again for the others.")
+        }
+        (_, false) => {
+            format!(
+                "{message}\nAt least {done} of {all} were made, for good; do the same again for the others."
+            )
+        }
+    })
 }
 
 fn tell(opened: &Opened, args: &ChangeArgs, steps: &[Step], version: Option<u64>) -> Outcome {
@@ -295,6 +311,7 @@ mod tests {
     fn after(events: impl FnOnce(PathBuf) -> Vec<Event>, changes: &[Change]) -> Result<(), String> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.yaml"), rule("a", 1)).unwrap();
+        fs::write(folder.path().join("b.yaml"), rule("b", 1)).unwrap();
         let events = Mutex::new(events(folder.path().to_owned()));
         let archive = Eventful { folder: FileArchive::new(folder.path()), events };
         let opened = Opened::to(RuleBook::new(Arc::new(archive)));
@@ -315,23 +332,28 @@ mod tests {
 
     #[test]
     fn others_who_change_other_rules_meanwhile_are_no_hindrance() {
-        assert_eq!(after(|folder| vec![write(folder, "b", 2)], &[put("a", 5)]), Ok(()));
+        assert_eq!(after(|folder| vec![write(folder, "c", 2)], &[put("a", 5)]), Ok(()));
     }
 
     #[test]
     fn what_has_changed_since_it_was_shown_is_left_alone() {
         let said = after(|folder| vec![write(folder, "a", 2)], &[put("a", 5)]).unwrap_err();
-        assert!(said.starts_with("somebody has changed a since it was shown, to version "), "{said}");
+        assert!(said.starts_with("somebody has changed a since it was shown, it is at version "), "{said}");
+        // It was as wished, so nothing was shown.
+        let said = after(|folder| vec![write(folder, "b", 2)], &[put("a", 5), put("b", 1)]).unwrap_err();
+        assert!(said.starts_with("somebody has changed b since"), "{said}");
         // As wished, but by somebody else.
         let said = after(|folder| vec![write(folder, "a", 5)], &[put("a", 5)]).unwrap_err();
-        assert!(said.contains("changed a since it was shown; nothing was changed now"), "{said}");
+        assert!(said.contains("changed a since it was shown; nothing was changed by this"), "{said}");
     }
 
     #[test]
     fn it_is_said_how_far_it_came() {
-        let away = || Err(ArchiveError::Away("the source is away".to_owned()));
-        let events = |_| -> Vec<Event> { vec![Box::new(away), Box::new(|| Ok(()))] };
-        let said = after(events, &[put("b", 1), put("c", 1), put("d", 1)]).unwrap_err();
-        assert!(said.starts_with("the source is away\n1 of 3 changes were made"), "{said}");
+        let away = || -> Event { Box::new(|| Err(ArchiveError::Away("the source is away".to_owned()))) };
+        let said = after(|_| vec![away()], &[put("c", 1)]).unwrap_err();
+        assert!(said.starts_with("the source is away\nIt is not known whether"), "{said}");
+        let said = after(|_| vec![away(), Box::new(|| Ok(()))], &[put("c", 1), put("d", 1), put("e", 1)])
+            .unwrap_err();
+        assert!(said.starts_with("the source is away\nAt least 1 of 3 changes were made"), "{said}");
     }
 }

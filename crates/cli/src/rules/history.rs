@@ -100,7 +100,11 @@ fn since(subject: &Subject, last: Option<&Record>, present: Option<&Present>) ->
         (Some(_), None) if then.is_some() => Some(format!("{name} has been deleted since by other means")),
         (Some(record), Some(now)) if record.version != now.entry.version && has_changed(then, now) => {
             let version = now.entry.version;
-            Some(format!("{name} is at version {version}: it has been changed since by other means"))
+            let means = match subject {
+                Subject::Rule(_) => "by other means",
+                Subject::Document(_) => "rule by rule or by other means",
+            };
+            Some(format!("{name} is at version {version}: it has been changed since {means}"))
         }
         _ => None,
     }

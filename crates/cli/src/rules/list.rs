@@ -1,6 +1,6 @@
 //! `tidegate rules list`: all rules of a source.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -87,9 +87,13 @@ fn rules(listing: &Listing) -> Table {
 fn documents(listing: &Listing) -> Table {
     let columns = [("document", Align::Left), ("version", Align::Right), ("rules", Align::Right)];
     let mut table = Table::new(&columns);
+    let mut counts: HashMap<&str, u64> = HashMap::new();
+    for rule in &listing.rules {
+        *counts.entry(&rule.document).or_default() += 1;
+    }
     for (name, version) in &listing.documents {
-        let rules = listing.rules.iter().filter(|rule| rule.document == *name).count();
-        let cells = [(name.clone(), PLAIN), (version.to_string(), PLAIN), (number(rules as u64), PLAIN)];
+        let rules = counts.get(&**name).copied().unwrap_or_default();
+        let cells = [(name.clone(), PLAIN), (version.to_string(), PLAIN), (number(rules), PLAIN)];
         table.row(cells);
     }
     table

@@ -311,6 +311,22 @@ fn nothing_a_terminal_would_obey_is_printed() {
     assert_eq!(fs::read_to_string(&path).unwrap(), TWO);
 }
 
+#[test]
+fn what_nobody_reads_is_done_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    let rules = Rules::at(path.to_str().unwrap());
+    let two = rules.file("two.yaml", TWO);
+    for (args, code) in [(&["diff", &two][..], 1), (&["apply", "--yes", &two], 0)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = tidegate();
+        command.env("TIDEGATE_RULES", &path).arg("rules").args(args).stdout(writer);
+        assert_eq!(command.status().unwrap().code(), Some(code), "{args:?}");
+    }
+    assert!(rules.text("orders").is_some());
+}
+
 /// At a terminal, as `script` makes one.
 #[cfg(target_os = "linux")]
 #[test]
