@@ -13,7 +13,7 @@ use super::step::{action_name, in_words, name, to_version};
 use super::{change, patch};
 use crate::failure::Outcome;
 use crate::table::{Align, Table};
-use crate::terminal::{BAD, FAINT, PLAIN, STRONG, moment, safe};
+use crate::terminal::{BAD, FAINT, PLAIN, STRONG, moment, moment_as, safe};
 
 pub(super) const EXAMPLES: &str = "\
 Newest first. Changes by other means than Tidegate's are not remembered, but that there was one is said.
@@ -117,8 +117,13 @@ fn has_changed(then: Option<&str>, now: &Present) -> bool {
     now.is_own || then.map(meaning) != now.entry.text.as_deref().map(meaning)
 }
 
+fn at(record: &Record) -> Timestamp {
+    Timestamp::from_millis(record.author.at_ms)
+}
+
+/// To the second, which is all that people are.
 fn when(record: &Record) -> String {
-    moment(Timestamp::from_millis(record.author.at_ms))
+    moment_as(at(record), "%Y-%m-%dT%H:%M:%SZ")
 }
 
 fn table(records: &[Record]) -> Table {
@@ -160,7 +165,7 @@ fn to_json(subject: &Subject, records: &[Record], present: Option<&Present>, cha
         json!({
             "version": version,
             "previous_version": change.previous,
-            "at": when(record),
+            "at": moment(at(record)),
             "by": author.name,
             "action": action_name(change.action),
             "to_version": to_version(change.action),

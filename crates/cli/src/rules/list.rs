@@ -71,12 +71,16 @@ fn rules(listing: &Listing) -> Table {
     let mut columns = vec![("rule", Align::Left), ("version", Align::Right), ("allows", Align::Left)];
     columns.extend(says_where.then_some(("in", Align::Left)));
     let mut table = Table::new(&columns);
+    let aside: HashSet<&str> = listing.aside.iter().map(|aside| aside.name.as_str()).collect();
     for rule in &listing.rules {
         let document = if shared.contains(&*rule.document) { &*rule.document } else { "" };
+        // What it allows is then not what its document says.
+        let (style, note) =
+            if aside.contains(&*rule.document) { (BAD, ", as last good") } else { (GOOD, "") };
         let cells = [
-            (rule.name.clone(), GOOD),
+            (rule.name.clone(), style),
             (rule.version.to_string(), PLAIN),
-            (allows(rule), PLAIN),
+            (allows(rule) + note, PLAIN),
             (document.to_owned(), FAINT),
         ];
         table.row(cells.into_iter().take(columns.len()));

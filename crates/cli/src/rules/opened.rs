@@ -87,8 +87,8 @@ impl Opened {
         }
         let source = source.ok_or_else(|| {
             Failure::Usage(
-                "it is not said where the rules are; give --rules SOURCE (a path, etcd://HOST:PORT/PREFIX, \
-                 zookeeper://HOST:PORT/PATH, postgres://USER@HOST:PORT/DATABASE), set TIDEGATE_RULES, or give a --config FILE that has `rules: SOURCE`"
+                "it is not said where the rules are; give --rules SOURCE as `tidegate serve` takes it, set TIDEGATE_RULES, or \
+                 give a --config FILE that has `rules: SOURCE`"
                     .to_owned(),
             )
         })?;
