@@ -16,6 +16,7 @@ mod get;
 mod history;
 mod init;
 mod list;
+mod make;
 mod opened;
 mod patch;
 mod progress;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -159,9 +160,31 @@ fn round_trip(rules: &Rules) {
     assert_eq!(rules.feed(&["apply", "-"], &ORDERS.replace("50", "60")).code, 2, "nobody can be asked");
     assert_eq!(rules.feed(&["apply", "--yes", "-"], &ORDERS.replace("50", "60")).code, 0);
     assert!(rules.text("orders").unwrap().contains("limit: 60 # each"));
+    several_at_once(rules);
     rules
         .feed(&["apply", "--yes", "-"], TIERS)
         .complains(1, &["standard input", "`tiers`", "--document NAME"]);
+}
+
+/// One of them wins, the others are told.
+fn several_at_once(rules: &Rules) {
+    let version = rules.version("orders");
+    let said: Vec<Said> = thread::scope(|scope| {
+        let apply = |limit: u32| {
+            let (version, text) = (&version, ORDERS.replace("50", &limit.to_string()));
+            scope.spawn(move || rules.feed(&["apply", "--yes", "--if-version", version, "-"], &text))
+        };
+        let each: Vec<_> = (100..104).map(apply).collect();
+        each.into_iter().map(|each| each.join().unwrap()).collect()
+    });
+    let (won, lost): (Vec<_>, Vec<_>) = said.iter().partition(|said| said.code == 0);
+    assert_eq!((won.len(), lost.len()), (1, 3), "{said:?}");
+    for said in lost {
+        said.complains(
+            1,
+            &["rule orders is at version ", &format!("by now, not {version}: somebody has changed it")],
+        );
+    }
 }
 
 /// A whole document, where a source can have several.
