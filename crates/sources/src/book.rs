@@ -140,7 +140,10 @@ impl RuleBook {
 
     /// What is remembered of a rule or a document, newest first.
     pub async fn history(&self, subject: &Subject) -> Result<Vec<Record>, BookError> {
-        let subject = self.full_name(subject.clone())?;
+        let subject = match subject {
+            Subject::Document(_) => self.desk().await?.full_name(subject.clone())?,
+            Subject::Rule(_) => subject.clone(),
+        };
         Ok(self.archive.history(&subject).await?)
     }
 
@@ -225,16 +228,6 @@ impl RuleBook {
                     None => Err(BookError::NoSuchVersion { subject, version: to }),
                 }
             }
-        }
-    }
-
-    fn full_name(&self, subject: Subject) -> Result<Subject, BookError> {
-        match subject {
-            Subject::Document(name) => {
-                let name = self.archive.place_of_document(&name).map_err(BookError::Name)?;
-                Ok(Subject::Document(name))
-            }
-            rule @ Subject::Rule(_) => Ok(rule),
         }
     }
 }

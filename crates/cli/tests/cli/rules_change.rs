@@ -191,11 +191,15 @@ fn several_at_once(rules: &Rules) {
 fn documents(rules: &Rules, name: &str) {
     let tiers = rules.file("tiers.yaml", TIERS);
     rules.good(&["apply", "--yes", "--document", name, &tiers]);
-    assert_eq!(rules.good(&["get", "--document", name]).out, TIERS);
     let listed = rules.good(&["list"]);
     has(&listed.out, &["Documents that are not one rule each", name]);
     assert_eq!((rules.good(&["diff", "--document", name, &tiers]).out, listed.err), Default::default());
-    has(&rules.good(&["history", "--document", name]).out, &["created"]);
+    // By the name that is listed, too.
+    let listed = rules.good(&["list", "--json"]).json()["documents"][0]["name"].as_str().unwrap().to_owned();
+    for name in [name, &*listed] {
+        has(&rules.good(&["history", "--document", name]).out, &["created"]);
+        assert_eq!(rules.good(&["get", "--document", name]).out, TIERS);
+    }
     rules.run(&["apply", "--document", name, &tiers, &tiers]).complains(2, &["one file"]);
     let bad = rules.file("bad.yaml", "tires: {}\n");
     rules.run(&["apply", "--yes", "--document", name, &bad]).complains(1, &["bad.yaml:1:1", "`tiers`?"]);
@@ -220,6 +224,29 @@ fn rules_in_a_file_are_changed_and_its_comments_stay() {
     rules.good(&["delete", "--yes", "login"]);
     assert_eq!(rules.history("orders")["changed_since"], false, "the version is another, the rule is not");
     rules.run(&["get", "--document", "other.yaml"]).complains(1, &["the rules are one file"]);
+}
+
+#[test]
+fn a_file_with_a_mistake_keeps_all_its_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    let orders = "{ rule_id: orders, identifier_type: global, limit: 1, window: 1s }";
+    let typo = TWO.replace("limit: 5,", "limt: 5,").into_bytes();
+    for (broken, why) in [(b"\xff".to_vec(), "UTF-8"), (typo, "`limt`")] {
+        fs::write(&path, &broken).unwrap();
+        // As the only file, and as one of a folder.
+        for source in [&*path, folder.path()] {
+            let rules = Rules::at(source.to_str().unwrap());
+            rules.feed(&["apply", "--yes", "-"], orders).complains(1, &["rules.yaml:", why]);
+            assert_eq!(rules.run(&["delete", "--yes", "orders"]).code, 1);
+            has(&rules.run(&["list"]).err, &["rules.yaml", why]);
+            assert_eq!(fs::read(&path).unwrap(), broken);
+        }
+    }
+    let rules = Rules::at(folder.path().to_str().unwrap());
+    let two = rules.file("two.yaml", TWO);
+    rules.good(&["apply", "--yes", "--document", "rules.yaml", &two]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), TWO, "mended as a whole");
 }
 
 #[test]

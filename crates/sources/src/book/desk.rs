@@ -68,7 +68,9 @@ impl<'a> Desk<'a> {
     pub(super) fn new(archive: &'a dyn RuleArchive, contents: Contents, mended: Mended) -> Self {
         let mut good: HashMap<String, Option<String>> =
             mended.documents.into_iter().map(|document| (document.name, document.text.ok())).collect();
-        let bad: Vec<&str> = mended.aside.iter().map(|aside| &*aside.name).collect();
+        // Those that are taken together are what is written: to be mended by hand, with all that is in them.
+        let aside = mended.aside.iter().filter(|_| contents.apart);
+        let bad: Vec<&str> = aside.map(|aside| &*aside.name).collect();
         let sheets = contents.documents.into_iter().map(|document| Sheet {
             bad: bad.contains(&&*document.name).then(|| good.remove(&document.name).flatten()),
             name: document.name,
