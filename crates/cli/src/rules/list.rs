@@ -57,7 +57,7 @@ fn write(out: &mut dyn Write, listing: &Listing) -> io::Result<()> {
         rules(listing).write(out)?;
     }
     if !listing.documents.is_empty() {
-        writeln!(out, "\n{STRONG}Documents that are not one rule each{STRONG:#}")?;
+        writeln!(out, "\n{STRONG}Documents{STRONG:#}")?;
         documents(listing).write(out)?;
     }
     Ok(())

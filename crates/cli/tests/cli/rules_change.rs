@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate_testkit::{Etcd, Port, Zookeeper};
+use tidegate_testkit::{Etcd, Port, Postgres, Zookeeper};
 
 use crate::support::{Said, run, tidegate};
 
@@ -192,11 +192,14 @@ fn documents(rules: &Rules, name: &str) {
     let tiers = rules.file("tiers.yaml", TIERS);
     rules.good(&["apply", "--yes", "--document", name, &tiers]);
     let listed = rules.good(&["list"]);
-    has(&listed.out, &["Documents that are not one rule each", name]);
+    has(&listed.out, &["\nDocuments\n", name]);
     assert_eq!((rules.good(&["diff", "--document", name, &tiers]).out, listed.err), Default::default());
     // By the name that is listed, too.
-    let listed = rules.good(&["list", "--json"]).json()["documents"][0]["name"].as_str().unwrap().to_owned();
-    for name in [name, &*listed] {
+    let listed = rules.good(&["list", "--json"]).json();
+    let mut listed =
+        listed["documents"].as_array().unwrap().iter().filter_map(|document| document["name"].as_str());
+    let listed = listed.find(|listed| listed.ends_with(name)).unwrap();
+    for name in [name, listed] {
         has(&rules.good(&["history", "--document", name]).out, &["created"]);
         assert_eq!(rules.good(&["get", "--document", name]).out, TIERS);
     }
@@ -312,6 +315,15 @@ fn rules_in_zookeeper() {
     has(&rules.good(&["list"]).err, &["/shop/rules/orders is not in force, its last good version stays"]);
     let listed = rules.good(&["list"]);
     assert!(!listed.out.contains("secret"), "{listed:?}");
+}
+
+#[test]
+fn rules_in_postgresql() {
+    let postgres = Postgres::start();
+    let rules = Rules::at(postgres.url());
+    rules.good(&["init"]);
+    round_trip(&rules);
+    documents(&rules, "tiers");
 }
 
 #[test]
