@@ -148,7 +148,7 @@ fn what_this_build_does_not_have_is_said() {
             "zookeeper://127.0.0.1:2181",
             "the path of the rules is missing; write it as zookeeper://",
         ),
-        ("--rules", "postgres://localhost/rules", "this build cannot read rules from PostgreSQL yet"),
+        ("--rules", "postgres://localhost/rules", "write it as postgres://"),
         ("--store", "redis:/127.0.0.1:6379", "there is no `://` in it; write it as redis://127.0.0.1:6379"),
         ("--store", "disk:/tmp", "this is no store; use memory:, redis://127.0.0.1:6379"),
         ("--http", "8080", "write an IP address and a port, such as 127.0.0.1:8080"),

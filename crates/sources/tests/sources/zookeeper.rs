@@ -210,7 +210,7 @@ async fn users_and_passwords() {
     assert!(why.contains("everybody read or change /t/rules/a") && why.contains("user:password@"), "{why}");
     let mut wrong = with("ann:wrong@");
     let why = wrong.failed().await;
-    assert!(why.contains("let ann read /t/rules/a") && !why.contains("wrong"), "{why}");
+    assert!(why.contains("let ann read or change /t/rules/a") && !why.contains("wrong"), "{why}");
     let mut ann = with("ann:secret@");
     assert_eq!(texts(&ann.loaded().await), ["one"]);
     zookeeper.put_as(Some("ann:secret"), "/t/rules/a", "two");
