@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use hyper::header::HeaderName;
 use ipnet::IpNet;
+use tidegate::store::BreakerSettings;
 use tidegate_core::Span;
 use tidegate_wire::HeaderStyle;
 
@@ -99,6 +100,18 @@ pub(crate) struct Options {
     /// How long a decision waits for a shared store; then each rule's on_store_failure decides [default: 5ms]
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_STORE_TIMEOUT", help_heading = "Limits")]
     pub(crate) store_timeout: Option<Span>,
+
+    /// When a server of the store that fails is left alone for a while: fast (silent for 50 ms, or five failures in a row;
+    /// for a second), classic (more than half of ten or more calls in ten seconds; for a minute), five (five failures in a
+    /// row; for half a minute) or off [default: fast]
+    #[arg(
+        long,
+        value_name = "PRESET",
+        env = "TIDEGATE_BREAKER",
+        help_heading = "Limits",
+        hide_possible_values = true
+    )]
+    pub(crate) breaker: Option<BreakerPreset>,
 
     /// How many counters to keep in this process at most [default: 1000000]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_KEYS", help_heading = "Limits")]
@@ -197,6 +210,27 @@ pub(crate) struct Options {
     /// What to log [default: info]
     #[arg(long, value_name = "LEVEL", env = "TIDEGATE_LOG_LEVEL", help_heading = "Log")]
     pub(crate) log_level: Option<LogLevel>,
+}
+
+/// When a server that fails is left alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BreakerPreset {
+    #[default]
+    Fast,
+    Classic,
+    Five,
+    Off,
+}
+
+impl BreakerPreset {
+    pub(crate) fn settings(self) -> Option<BreakerSettings> {
+        match self {
+            Self::Fast => Some(BreakerSettings::FAST),
+            Self::Classic => Some(BreakerSettings::CLASSIC),
+            Self::Five => Some(BreakerSettings::FIVE_IN_A_ROW),
+            Self::Off => None,
+        }
+    }
 }
 
 /// Whether callers on this machine are administrators.

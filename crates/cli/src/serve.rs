@@ -56,7 +56,10 @@ async fn serve(settings: &Settings) -> Outcome {
 /// The store that nodes share, if there is one. It is connected to as soon as it can be.
 fn shared_store(settings: &Settings) -> Result<Option<SharedStore>, Failure> {
     let Store::Redis(url) = &settings.store else { return Ok(None) };
-    let store = RedisStore::builder((**url).clone()).timeout(settings.config.store_timeout).start();
+    let store = RedisStore::builder((**url).clone())
+        .timeout(settings.config.store_timeout)
+        .breaker(settings.breaker.settings())
+        .start();
     let store = store.map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
     Ok(Some(SharedStore::new("redis", Arc::new(store))))
 }

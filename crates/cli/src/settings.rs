@@ -11,7 +11,9 @@ use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, TlsFiles}
 
 use crate::config_file;
 use crate::failure::Failure;
-use crate::options::{AdminLocal, Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs};
+use crate::options::{
+    AdminLocal, BreakerPreset, Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs,
+};
 use crate::source::{Primary, RulesSource};
 use crate::store::Store;
 
@@ -22,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Option<RulesSource>,
     pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
+    pub(crate) breaker: BreakerPreset,
     pub(crate) log: LogFormat,
     pub(crate) log_level: LogLevel,
 }
@@ -91,6 +94,7 @@ impl Settings {
             rules: options.rules,
             rules_primary: options.rules_primary,
             store: options.store.unwrap_or(Store::Memory),
+            breaker: options.breaker.unwrap_or_default(),
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),
         })

@@ -110,8 +110,8 @@ impl Cluster {
         let name = address.to_string();
         known.iter().find(|shard| shard.name == name).map_or_else(
             || {
-                let link =
-                    Link::start(Arc::clone(&self.connector), Some(address.clone()), Arc::clone(&self.up));
+                let (connector, up) = (Arc::clone(&self.connector), Arc::clone(&self.up));
+                let link = Link::start(connector, Some(address.clone()), up, self.clock.breaker());
                 let me: Weak<dyn Redirect> = self.me.clone();
                 Shard::new(name.clone(), link, Arc::clone(&self.connector), Arc::clone(&self.clock), me, true)
             },

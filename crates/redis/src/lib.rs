@@ -11,6 +11,7 @@
 //! `shard` is one master: a `link` that is kept up, and what waits to be sent over it. The fleet's `secret` is agreed
 //! through the servers themselves.
 
+mod breaker;
 mod cluster;
 mod connect;
 mod encode;

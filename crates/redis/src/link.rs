@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use redis::aio::MultiplexedConnection;
-use tidegate_store::Failure;
+use tidegate_store::{BreakerSettings, Failure};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use crate::breaker::Guarded;
 use crate::connect::{CONNECT_LIMIT, Connector, check_role};
 use crate::problem::Problem;
 use crate::url::Address;
@@ -29,6 +30,8 @@ pub(crate) struct Link {
     up: Arc<Notify>,
     /// Told when a server has been tried, for those who wait for the first attempt.
     tried: Notify,
+    /// Whether the server is asked.
+    pub(crate) breaker: Guarded,
 }
 
 /// What is known about the server.
@@ -50,12 +53,18 @@ pub(crate) struct Connected {
 
 impl Link {
     /// A link to the server at `address`, or to one that is yet to be [found](Self::retarget).
-    pub(crate) fn start(connector: Arc<Connector>, address: Option<Address>, up: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn start(
+        connector: Arc<Connector>,
+        address: Option<Address>,
+        up: Arc<Notify>,
+        breaker: Option<BreakerSettings>,
+    ) -> Arc<Self> {
         let problem = Problem::new(Failure::Connection, "not connected yet");
         let untried = address.is_some();
         let state = State { address, generation: 0, connection: Err(problem), untried };
         let (changed, tried) = (Notify::new(), Notify::new());
-        let link = Arc::new(Self { state: ArcSwap::from_pointee(state), changed, up, tried });
+        let (state, breaker) = (ArcSwap::from_pointee(state), Guarded::new(breaker));
+        let link = Arc::new(Self { state, changed, up, tried, breaker });
         tokio::spawn(keep(Arc::downgrade(&link), connector));
         link
     }
@@ -94,6 +103,8 @@ impl Link {
             return;
         }
         let problem = Problem::new(Failure::Connection, format!("{address}: not connected yet"));
+        // What is known of the old one says nothing about the new one.
+        self.breaker.reset();
         self.change(|state| {
             Some(State {
                 address: Some(address.clone()),
@@ -136,7 +147,10 @@ impl Link {
             (state.address.clone(), state.generation)
         };
         let Some(address) = address else { return false };
+        let permit = self.breaker.begin().ok();
         let opened = connector.open_master(&address).await;
+        // Whoever lets us in and knows its part answers, too.
+        permit.into_iter().for_each(|permit| self.breaker.end(permit, opened.is_ok()));
         let (up, failed) = (opened.is_ok(), opened.as_ref().err().map(|problem| problem.failure));
         self.change(|state| {
             (state.generation == generation).then(|| State {
@@ -159,11 +173,14 @@ impl Link {
     async fn probe(&self) {
         let Ok(Connected { mut connection, generation }) = self.get() else { return };
         let Some(address) = self.address() else { return };
+        // One that is left alone is tried out when its time has come.
+        let Ok(permit) = self.breaker.begin() else { return };
         let problem = match timeout(CONNECT_LIMIT, check_role(&mut connection, &address)).await {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return self.breaker.end(permit, true),
             Ok(Err(problem)) => problem,
             Err(_) => Problem::new(Failure::Connection, format!("{address}: it does not answer")),
         };
+        self.breaker.end(permit, false);
         tracing::warn!(server = %address, %problem, "store lost");
         self.broke(generation, &problem);
     }

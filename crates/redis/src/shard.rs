@@ -13,7 +13,7 @@ use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, 
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 use tidegate_store::coalesce::{Added, Coalescer};
-use tidegate_store::{Failure, Outcome, Outcomes, ShardStats};
+use tidegate_store::{BreakerState, Failure, Outcome, Outcomes, Permit, ShardStats};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -134,11 +134,20 @@ impl Shard {
             let (problem, at) = self.refusal.load().as_deref().cloned()?;
             (at.elapsed() < REMEMBERED).then_some(problem)
         };
-        self.link.problem().or_else(refusal)
+        let left_alone = || {
+            let state = self.link.breaker.state();
+            let text = format!("{}: its breaker is {state}: it fails, or does not answer in time", self.name);
+            (state != BreakerState::Closed).then(|| Problem::new(Failure::LeftAlone, text))
+        };
+        self.link.problem().or_else(refusal).or_else(left_alone)
     }
 
     /// Sends a group with the next call.
     pub(crate) fn submit(self: &Arc<Self>, waiting: Waiting) {
+        if !self.link.breaker.lets_through() {
+            self.stats.count_error(Failure::LeftAlone);
+            return waiting.fail(Outcome::Unavailable(Failure::LeftAlone));
+        }
         match self.coalescer.add(waiting, Instant::now()) {
             Added::Waits => {}
             Added::Start(pause) => {
@@ -156,11 +165,11 @@ impl Shard {
         loop {
             wait(pause).await;
             self.link.known().await;
-            let Some(Sent { units, call, start }) = self.send_next() else { return };
+            let Some(Sent { units, call, start, permit }) = self.send_next() else { return };
             let answered = match call {
                 // All of them came too late.
                 _ if units.is_empty() => false,
-                Ok(call) => self.receive(units, call).await,
+                Ok(call) => self.receive(units, call, permit).await,
                 Err(problem) => {
                     self.refuse_all(units, &problem);
                     false
@@ -179,15 +188,25 @@ impl Shard {
         let _order = self.order.lock();
         let start = Instant::now();
         let units = self.units(self.coalescer.take(start)?, start);
+        let cannot = |units, problem| Some(Sent { units, call: Err(problem), start, permit: None });
+        if units.is_empty() {
+            return cannot(units, Problem::new(Failure::Deadline, "too late"));
+        }
+        let Ok(permit) = self.link.breaker.begin() else {
+            return cannot(units, Problem::new(Failure::LeftAlone, "left alone"));
+        };
         let Ok(Connected { connection, generation }) = self.link.get() else {
+            self.link.breaker.end(permit, false);
             let problem = self.link.problem();
-            let problem = problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected"));
-            return Some(Sent { units, call: Err(problem), start });
+            return cannot(
+                units,
+                problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected")),
+            );
         };
         let mut call = send(connection, self.commands(&units));
         // The first poll hands it to the connection, which keeps the order.
         let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        Some(Sent { units, call: Ok((call, Started { generation, first })), start })
+        Some(Sent { units, call: Ok((call, Started { generation, first })), start, permit })
     }
 
     /// Groups into commands: one for all of them, or one per slot in a Cluster. Who is late is not sent.
@@ -229,7 +248,12 @@ impl Shard {
     }
 
     /// Waits for a call and tells everybody; false if the server did not answer.
-    async fn receive(&self, units: Vec<Unit>, (call, started): (OnItsWay, Started)) -> bool {
+    async fn receive(
+        &self,
+        units: Vec<Unit>,
+        (call, started): (OnItsWay, Started),
+        permit: Option<Permit>,
+    ) -> bool {
         self.stats.count_call();
         let Started { generation, first } = started;
         let returned = match first {
@@ -238,12 +262,14 @@ impl Shard {
         };
         let lost = match returned {
             Ok(Ok(returned)) => {
+                self.link.breaker.end(permit, true);
                 Box::pin(self.sort_out(units, returned, generation)).await;
                 return true;
             }
             Ok(Err(error)) => Problem::of(&error, &self.name),
             Err(_) => Problem::new(Failure::Connection, format!("{}: it does not answer", self.name)),
         };
+        self.link.breaker.end(permit, false);
         self.lose(generation, &lost);
         self.stats.count_error(lost.failure);
         for group in units.into_iter().flatten() {
@@ -395,6 +421,8 @@ struct Sent {
     units: Vec<Unit>,
     call: Result<(OnItsWay, Started), Problem>,
     start: Instant,
+    /// What the breaker is owed; nothing if there is none.
+    permit: Option<Permit>,
 }
 
 /// What is known of a call when it has just left.

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span};
 use tidegate_store::coordinator::{Places, apply_group};
-use tidegate_store::{Answer, Clock, Deadline, Failure, Outcome, Outcomes, Store};
+use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
@@ -44,9 +44,19 @@ pub struct Builder {
 pub(crate) struct Clockwork {
     patience: Duration,
     explicit: Option<(Arc<dyn Clock>, Span)>,
+    breaker: Option<BreakerSettings>,
 }
 
 impl Clockwork {
+    /// When servers are left alone, if ever. What callers are ready to wait for is neither slow nor silence.
+    pub(crate) fn breaker(&self) -> Option<BreakerSettings> {
+        self.breaker.map(|settings| BreakerSettings {
+            slow: settings.slow.max(self.patience.saturating_mul(20)),
+            silence: settings.silence.map(|silence| silence.max(self.patience.saturating_mul(10))),
+            ..settings
+        })
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
@@ -75,6 +85,13 @@ impl Builder {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.clock.patience = timeout;
+        self
+    }
+
+    /// When a server that fails is left alone for a while (default [`BreakerSettings::FAST`]); `None`: never.
+    #[must_use]
+    pub fn breaker(mut self, settings: Option<BreakerSettings>) -> Self {
+        self.clock.breaker = settings;
         self
     }
 
@@ -132,7 +149,7 @@ impl Servers {
             Topology::Single(address) => (address.to_string(), Some(address.clone())),
             Topology::Sentinel { master, .. } => (master.clone(), None),
         };
-        let link = Link::start(Arc::clone(connector), address, Arc::clone(up));
+        let link = Link::start(Arc::clone(connector), address, Arc::clone(up), clock.breaker());
         let redirect = Arc::new(NoRedirect(Arc::clone(&doubt)));
         let watch = match topology {
             Topology::Sentinel { sentinels, master } => {
@@ -193,7 +210,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// A store on the servers `url` names.
     pub fn builder(url: RedisUrl) -> Builder {
-        let clock = Clockwork { patience: DEFAULT_TIMEOUT, explicit: None };
+        let breaker = Some(BreakerSettings::FAST);
+        let clock = Clockwork { patience: DEFAULT_TIMEOUT, explicit: None, breaker };
         Builder { url, clock, secret: None }
     }
 
@@ -241,6 +259,7 @@ impl Store for RedisStore {
             name: shard.name.clone(),
             stats: Arc::clone(&shard.stats),
             problem: shard.problem().map(|problem| problem.text),
+            breaker: shard.link.breaker.state(),
         };
         self.servers.shards().iter().map(of).collect()
     }
@@ -314,6 +333,7 @@ impl Late {
             Ok(Err(_)) => self.all(Outcome::Unknown(Failure::Other)),
             Err(_) => {
                 self.shard.stats.count_error(Failure::Deadline);
+                self.shard.link.breaker.look();
                 let outcomes = self.all(Outcome::Unknown(Failure::Deadline));
                 if !self.taken.is_empty() {
                     tokio::spawn(self.give_back(answer));

@@ -191,7 +191,7 @@ fn swapping() {
     let texts: Vec<String> = (0..2)
         .map(|other| {
             let rules =
-                (0..MANY).map(|number| format!("- {}\n", rule(&format!("r{number}"), 1 << 40 | other)));
+                (0..MANY).map(|number| format!("- {}\n", rule(&format!("r{number}"), 1_000_000_000 + other)));
             rules.collect()
         })
         .collect();

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// How many slices the time that is looked at has. What a slice holds is forgotten at once, so this is how fine it is.
 const SLICES: u32 = 10;
 
+/// What part of the silence it has to last on, once noticed, before it counts.
+const DOUBT: u32 = 4;
+
 /// When to stop asking, and when to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
@@ -136,6 +139,8 @@ struct Watched {
     out: u32,
     /// When the last one came back, or the first of those that are out was made.
     heard: Instant,
+    /// Since when it seems to be silent. It may be this process that was: what has arrived meanwhile is heard soon.
+    suspected: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -148,6 +153,12 @@ impl Breaker {
     /// A breaker that is closed since `now`.
     pub fn new(settings: BreakerSettings, now: Instant) -> Self {
         Self { settings, state: State::Closed(Watched::new(now)), era: 0 }
+    }
+
+    /// Forgets everything: it is about something else from now on. What is under way says nothing about that.
+    pub fn reset(&mut self, now: Instant) {
+        self.era += 1;
+        self.state = State::Closed(Watched::new(now));
     }
 
     /// Whether calls are made.
@@ -179,6 +190,15 @@ impl Breaker {
         Some(Permit { begun: now, era: self.era })
     }
 
+    /// Whether [`begin`](Self::begin) would give leave.
+    pub fn may_begin(&self, now: Instant) -> bool {
+        match self.state {
+            State::Closed(_) => true,
+            State::Open { until } => now >= until,
+            State::HalfOpen { lost_at } => now >= lost_at,
+        }
+    }
+
     /// Tells what became of a call: whether the store answered. What it answered is no matter, unless it came too late.
     pub fn end(&mut self, permit: Permit, answered: bool, now: Instant, jitter: u32) {
         if permit.era != self.era {
@@ -203,10 +223,14 @@ impl Breaker {
 
     /// Looks whether calls that are out have been silent for too long.
     pub fn look(&mut self, now: Instant, jitter: u32) {
-        if let (State::Closed(watched), Some(silence)) = (&self.state, self.settings.silence)
-            && watched.out > 0
-            && now.saturating_duration_since(watched.heard) > silence
-        {
+        let (State::Closed(watched), Some(silence)) = (&mut self.state, self.settings.silence) else {
+            return;
+        };
+        if watched.out == 0 || now.saturating_duration_since(watched.heard) <= silence {
+            return;
+        }
+        let since = *watched.suspected.get_or_insert(now);
+        if now.saturating_duration_since(since) >= silence / DOUBT {
             self.open(now, jitter);
         }
     }
@@ -223,19 +247,27 @@ impl Breaker {
 
 impl Watched {
     fn new(now: Instant) -> Self {
-        Self { slices: Default::default(), current: 0, since: now, in_a_row: 0, out: 0, heard: now }
+        Self {
+            slices: Default::default(),
+            current: 0,
+            since: now,
+            in_a_row: 0,
+            out: 0,
+            heard: now,
+            suspected: None,
+        }
     }
 
     fn begin(&mut self, now: Instant) {
         if self.out == 0 {
-            self.heard = now;
+            (self.heard, self.suspected) = (now, None);
         }
         self.out += 1;
     }
 
     fn end(&mut self, failed: bool, now: Instant, window: Duration) {
         self.out = self.out.saturating_sub(1);
-        self.heard = self.heard.max(now);
+        (self.heard, self.suspected) = (self.heard.max(now), None);
         self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
         let slice = (window / SLICES).as_nanos().max(1);
         let current = now.saturating_duration_since(self.since).as_nanos() / slice;

@@ -60,13 +60,15 @@ pub enum Failure {
     ClusterDown,
     /// The key holds something that is not ours.
     Foreign,
+    /// It has failed too often of late to be asked.
+    LeftAlone,
     /// Anything else.
     Other,
 }
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Deadline,
         Self::Full,
         Self::Connection,
@@ -79,6 +81,7 @@ impl Failure {
         Self::NotReady,
         Self::ClusterDown,
         Self::Foreign,
+        Self::LeftAlone,
         Self::Other,
     ];
 
@@ -97,6 +100,7 @@ impl Failure {
             Self::NotReady => "not_ready",
             Self::ClusterDown => "cluster_down",
             Self::Foreign => "foreign_key",
+            Self::LeftAlone => "breaker_open",
             Self::Other => "other",
         }
     }
@@ -117,6 +121,7 @@ impl fmt::Display for Failure {
             Self::NotReady => "the store does not accept writes for now",
             Self::ClusterDown => "nobody serves this part of the store",
             Self::Foreign => "the key holds something that is not a counter",
+            Self::LeftAlone => "the store has failed too often of late, and is left alone for a moment",
             Self::Other => "the store failed",
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::breaker::BreakerState;
 use crate::histogram::Histogram;
 use crate::{Action, Failure};
 
@@ -15,6 +16,8 @@ pub struct Shard {
     pub stats: Arc<ShardStats>,
     /// Why it cannot be used now, if it cannot: what is wrong and what to do about it.
     pub problem: Option<String>,
+    /// Whether it is asked.
+    pub breaker: BreakerState,
 }
 
 /// What one part of a store has been asked so far.

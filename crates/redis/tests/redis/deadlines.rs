@@ -289,7 +289,9 @@ async fn a_queue_that_is_full_turns_away_at_once() {
         outcomes.iter().filter(|outcomes| outcomes[0] == Outcome::Unavailable(Failure::NotReady)).count();
     let undecided = outcomes
         .iter()
-        .filter(|outcomes| is_undecided(&outcomes[0], &[Failure::Deadline, Failure::Connection]))
+        .filter(|outcomes| {
+            is_undecided(&outcomes[0], &[Failure::Deadline, Failure::Connection, Failure::LeftAlone])
+        })
         .count();
     assert_eq!(full + undecided, count);
     let least = count - MAX_WAITING - MAX_IN_FLIGHT * MAX_BATCH;

@@ -62,6 +62,8 @@ struct ShardBody {
     errors: u64,
     /// Why it cannot be used now; null if it can.
     problem: Option<String>,
+    /// Whether it is asked: `closed` (it is), `half-open` or `open` (it is left alone).
+    breaker: &'static str,
 }
 
 impl StoreBody {
@@ -76,9 +78,9 @@ impl StoreBody {
 }
 
 impl From<Shard> for ShardBody {
-    fn from(Shard { name, stats, problem }: Shard) -> Self {
+    fn from(Shard { name, stats, problem, breaker }: Shard) -> Self {
         let errors = stats.errors().map(|(_, count)| count).sum();
-        Self { name, calls: stats.calls(), errors, problem }
+        Self { name, calls: stats.calls(), errors, problem, breaker: breaker.name() }
     }
 }
 

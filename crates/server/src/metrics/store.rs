@@ -49,6 +49,16 @@ fn shards(shards: &[Shard], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result 
         seen.map(|(kind, count)| ([("shard", &*shard.name), ("kind", kind.name())], count))
     })?;
     let mut family = encoder.encode_descriptor(
+        "breaker_state",
+        "Whether a part of the store is asked: 0 closed (it is), 1 half-open, 2 open (it is left alone)",
+        None,
+        MetricType::Gauge,
+    )?;
+    shards.iter().try_for_each(|shard| {
+        let state = u64::from(shard.breaker.number());
+        family.encode_family(&[("shard", &*shard.name)])?.encode_gauge(&state)
+    })?;
+    let mut family = encoder.encode_descriptor(
         "store_seconds",
         "How long round trips to the store took",
         None,

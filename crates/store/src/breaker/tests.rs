@@ -116,10 +116,21 @@ fn silence_opens_it_soon() {
     bench.breaker.look(bench.now, 0);
     assert_eq!(bench.state(), BreakerState::Closed);
     bench.pass(MS);
+    assert!(bench.begin().is_some(), "perhaps it was us who did not listen");
+    bench.pass(Duration::from_millis(13));
     assert_eq!((bench.begin(), bench.state()), (None, BreakerState::Open));
     // What comes back afterwards says nothing about now.
     bench.end(permit, true);
     assert_eq!(bench.state(), BreakerState::Open);
+    // An answer in between ends the doubt.
+    let mut busy = Bench::new(BreakerSettings::FAST);
+    let (first, _second) = (busy.begin().unwrap(), busy.begin().unwrap());
+    busy.pass(Duration::from_millis(51));
+    busy.breaker.look(busy.now, 0);
+    busy.end(first, true);
+    busy.pass(Duration::from_millis(13));
+    busy.breaker.look(busy.now, 0);
+    assert_eq!(busy.state(), BreakerState::Closed);
     // No calls, no silence.
     let mut idle = Bench::new(BreakerSettings::FAST);
     idle.call(true);
