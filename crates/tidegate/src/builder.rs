@@ -10,6 +10,7 @@ use tidegate_store::{Clock, MemoryStore, Store, SystemClock};
 
 use crate::limiter::{Backend, Limiter, Memory};
 use crate::shared::Shared;
+use crate::tiers::{TierCache, TierLookup, TierOptions};
 
 /// How long a decision waits for a shared store unless told otherwise.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(5);
@@ -24,6 +25,7 @@ pub struct Builder {
     store: Option<Arc<dyn Store>>,
     store_timeout: Duration,
     remember_refusals: bool,
+    tiers: Option<(Arc<dyn TierLookup>, TierOptions)>,
 }
 
 impl Builder {
@@ -37,6 +39,7 @@ impl Builder {
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             remember_refusals: true,
+            tiers: None,
         }
     }
 
@@ -89,8 +92,28 @@ impl Builder {
         self
     }
 
+    /// Looks up the tiers of users whom neither the request nor the rules give one. Decisions then need a Tokio runtime,
+    /// in which look-ups go on by themselves; without one, and whenever the tier is not found in time, the rules'
+    /// default counts. What was found is remembered for as long as `options` say; what changed before then is to be
+    /// [forgotten](TierCache::forget).
+    #[must_use]
+    pub fn tiers(mut self, lookup: Arc<dyn TierLookup>, options: TierOptions) -> Self {
+        self.tiers = Some((lookup, options));
+        self
+    }
+
     /// Builds the limiter. Fails if the operating system gives no randomness or no thread.
     pub fn build(self) -> std::io::Result<Limiter> {
+        let tiers = match self.tiers {
+            Some((lookup, mut options)) => {
+                if self.store.is_some() {
+                    // The store, too, is to have time left.
+                    options.timeout = options.timeout.min(self.store_timeout / 2);
+                }
+                Some(Arc::new(TierCache::new(lookup, options, fresh_secret()?)))
+            }
+            None => None,
+        };
         let backend = match self.store {
             Some(store) => {
                 let remember = self.remember_refusals;
@@ -106,7 +129,7 @@ impl Builder {
                 Backend::Memory(Memory { store, secret, _sweeper: sweeper })
             }
         };
-        Ok(Limiter { rules: ArcSwap::from_pointee(self.rules), backend, clock: self.clock })
+        Ok(Limiter { rules: ArcSwap::from_pointee(self.rules), backend, tiers, clock: self.clock })
     }
 }
 

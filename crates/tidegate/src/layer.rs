@@ -142,7 +142,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if self.shared.limiter.shared().is_some() {
+        if self.shared.limiter.may_wait() {
             let (parts, body) = request.into_parts();
             // The one that is ready is the one to call; another takes its place meanwhile.
             let next = self.inner.clone();

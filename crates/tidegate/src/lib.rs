@@ -91,6 +91,9 @@
 //! # }
 //! ```
 //!
+//! **Users' tiers can be kept elsewhere**, such as in a database: give the [`Builder`] a [`TierLookup`]. A tier is looked
+//! up once, remembered for five minutes, and waited for 5 ms at most; then the rules' default counts.
+//!
 //! **Time can be had by the hand** in tests: give the [`Builder`] a [`ManualClock`] and move it.
 //!
 //! ```
@@ -119,6 +122,7 @@ mod descriptors;
 mod layer;
 mod limiter;
 mod shared;
+mod tiers;
 
 pub use builder::{Builder, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
@@ -139,3 +143,4 @@ pub use tidegate_store as store;
 pub use tidegate_store::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "tower")]
 pub use tidegate_wire::HeaderStyle;
+pub use tiers::{TierAnswer, TierCache, TierLookup, TierOptions, TierStats};

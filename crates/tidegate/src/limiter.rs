@@ -12,15 +12,18 @@ use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcome, Store};
 use crate::builder::Builder;
 use crate::checked::{Checked, RequestError};
 use crate::shared::{Shared, Terms};
+use crate::tiers::{Asked, Tier, TierCache};
 
 /// Decides requests by rules that may change at any time.
 ///
 /// Cheap to share behind an [`Arc`]; all methods take `&self`. With counters in memory none of them waits for another
 /// caller for longer than it takes to update a counter; with a [shared store](Builder::store), none waits longer than
-/// [told](Builder::store_timeout).
+/// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up.
 pub struct Limiter {
     pub(crate) rules: ArcSwap<RuleSet>,
     pub(crate) backend: Backend,
+    /// What is known of users' tiers, if they are kept elsewhere.
+    pub(crate) tiers: Option<Arc<TierCache>>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -51,51 +54,66 @@ impl Limiter {
     /// Decides `request`. If it is allowed, it has been counted; or, if the [status](Decision::status) says so, it
     /// could not be.
     pub async fn check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        match &self.backend {
-            Backend::Memory(memory) => self.decide(memory, request, take),
-            Backend::Shared(shared) => Box::pin(self.ask(shared, request, Instant::now(), take)).await,
+        match (&self.backend, &self.tiers) {
+            (Backend::Memory(memory), None) => self.decide(memory, request, take),
+            _ => self.find_and_decide(request, Instant::now(), take).await,
         }
     }
 
-    /// The same for a request that arrived at `arrived`, from where on the time to wait for a shared store counts.
+    /// The same for a request that arrived at `arrived`, from where on the time to wait for a shared store, and for the
+    /// tier of its user, counts.
     pub async fn check_since(
         &self,
         request: &Request<'_>,
         arrived: Instant,
     ) -> Result<Checked, RequestError> {
-        match &self.backend {
-            Backend::Memory(memory) => self.decide(memory, request, take),
-            Backend::Shared(shared) => Box::pin(self.ask(shared, request, arrived, take)).await,
+        match (&self.backend, &self.tiers) {
+            (Backend::Memory(memory), None) => self.decide(memory, request, take),
+            _ => self.find_and_decide(request, arrived, take).await,
         }
     }
 
     /// Decides several requests in their order, each by itself. A shared store is asked about all of them at once, and
-    /// for every hundred of them it is waited for as long as for one.
+    /// for every hundred of them it is waited for as long as for one; so are users' tiers that are looked up.
     pub async fn check_all(&self, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
-        match &self.backend {
-            Backend::Memory(memory) => {
-                requests.iter().map(|request| self.decide(memory, request, take)).collect()
-            }
-            Backend::Shared(shared) => Box::pin(self.ask_all(shared, requests)).await,
+        match (&self.tiers, &self.backend) {
+            (Some(tiers), _) => Box::pin(self.find_and_decide_all(tiers, requests)).await,
+            (None, Backend::Memory(memory)) => self.decide_all(memory, requests),
+            (None, Backend::Shared(shared)) => Box::pin(self.ask_all(shared, requests, Instant::now())).await,
         }
     }
 
-    /// Decides `request` at once, without a runtime: counters in memory need none. A shared store cannot be asked so.
+    /// Decides `request` at once, without a runtime: counters in memory need none. A shared store cannot be asked so,
+    /// nor can a user's tier be looked up: that it is not known here yet is an error.
     pub fn try_check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(self.at_once("check")?, request, take)
+        let memory = self.at_once("check")?;
+        match &self.tiers {
+            None => self.decide(memory, request, take),
+            Some(tiers) => {
+                let tier = self.recall_tier(tiers, request, "check")?;
+                self.decide(memory, &told(request, tier.as_deref()), take)
+            }
+        }
     }
 
     /// Says what would be decided about `request`, and counts nothing.
     pub async fn explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        match &self.backend {
-            Backend::Memory(memory) => self.decide(memory, request, look),
-            Backend::Shared(shared) => Box::pin(self.ask(shared, request, Instant::now(), look)).await,
-        }
+        self.find_and_decide(request, Instant::now(), look).await
     }
 
-    /// The same at once, which a shared store cannot do.
+    /// The same at once, which a shared store cannot do, nor a look-up of the user's tier.
     pub fn try_explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
-        self.decide(self.at_once("explain")?, request, look)
+        let memory = self.at_once("explain")?;
+        let tier = match &self.tiers {
+            None => None,
+            Some(tiers) => self.recall_tier(tiers, request, "explain")?,
+        };
+        self.decide(memory, &told(request, tier.as_deref()), look)
+    }
+
+    /// Whether decisions may have to be waited for: because the counters are elsewhere, or users' tiers are.
+    pub fn may_wait(&self) -> bool {
+        self.tiers.is_some() || matches!(self.backend, Backend::Shared(_))
     }
 
     pub(crate) fn at_once(&self, instead: &str) -> Result<&Memory, RequestError> {
@@ -134,6 +152,79 @@ impl Limiter {
         Ok(Checked { decision, rules })
     }
 
+    fn decide_all(&self, memory: &Memory, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
+        requests.iter().map(|request| self.decide(memory, request, take)).collect()
+    }
+
+    /// Finds out the tier of the request's user if need be, and decides.
+    async fn find_and_decide(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+        adjust: fn(&mut [Operation<'_>]),
+    ) -> Result<Checked, RequestError> {
+        let tier = match &self.tiers {
+            None => None,
+            Some(tiers) => self.find_tier(tiers, request, arrived).await,
+        };
+        let request = &told(request, tier.as_deref());
+        match &self.backend {
+            Backend::Memory(memory) => self.decide(memory, request, adjust),
+            Backend::Shared(shared) => Box::pin(self.ask(shared, request, arrived, adjust)).await,
+        }
+    }
+
+    async fn find_and_decide_all(
+        &self,
+        tiers: &Arc<TierCache>,
+        requests: &[Request<'_>],
+    ) -> Vec<Result<Checked, RequestError>> {
+        let arrived = Instant::now();
+        // All look-ups are on their way before the first is waited for.
+        let asked: Vec<Asked> = {
+            let rules = self.rules.load();
+            requests.iter().map(|request| tiers.ask(&rules, request)).collect()
+        };
+        let missing = asked.iter().filter(|asked| matches!(asked, Asked::Waiting(_))).count();
+        let patience = tiers.patience(missing);
+        let mut found = Vec::with_capacity(asked.len());
+        for asked in asked {
+            found.push(match asked {
+                Asked::Told(tier) => tier,
+                Asked::Waiting(waiting) => waiting.tier(arrived, patience).await,
+            });
+        }
+        let told = requests.iter().zip(&found).map(|(request, tier)| told(request, tier.as_deref()));
+        let told: Vec<Request<'_>> = told.collect();
+        match &self.backend {
+            Backend::Memory(memory) => self.decide_all(memory, &told),
+            Backend::Shared(shared) => self.ask_all(shared, &told, arrived).await,
+        }
+    }
+
+    /// The tier of a request's user, if that is what decides, and it can be found out in time.
+    async fn find_tier(&self, tiers: &Arc<TierCache>, request: &Request<'_>, arrived: Instant) -> Tier {
+        let asked = tiers.ask(&self.rules.load(), request);
+        match asked {
+            Asked::Told(tier) => tier,
+            // In a box, so that those who need not wait need not carry around what it takes.
+            Asked::Waiting(waiting) => Box::pin(waiting.tier(arrived, tiers.patience(1))).await,
+        }
+    }
+
+    /// The same if it is known here.
+    fn recall_tier(
+        &self,
+        tiers: &TierCache,
+        request: &Request<'_>,
+        instead: &str,
+    ) -> Result<Tier, RequestError> {
+        tiers.recall(&self.rules.load(), request).ok_or_else(|| {
+            let message = format!("the user's tier cannot be looked up without waiting; use {instead}");
+            RequestError { field: "tier", message }
+        })
+    }
+
     /// Asks a shared store. To be put in a box, so that those who have none need not carry around what it takes.
     async fn ask(
         &self,
@@ -148,8 +239,12 @@ impl Limiter {
         Ok(Checked { decision, rules: Guard::from_inner(rules) })
     }
 
-    async fn ask_all(&self, shared: &Shared, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
-        let arrived = Instant::now();
+    async fn ask_all(
+        &self,
+        shared: &Shared,
+        requests: &[Request<'_>],
+        arrived: Instant,
+    ) -> Vec<Result<Checked, RequestError>> {
         let rules = self.rules.load_full();
         let terms = Terms { rules: &rules, now: self.clock.now(), adjust: take };
         let decisions = shared.decide_all(terms, requests, arrived).await;
@@ -199,6 +294,11 @@ impl Limiter {
         }
     }
 
+    /// What is known of users' tiers, if they are [looked up](Builder::tiers).
+    pub fn tiers(&self) -> Option<&TierCache> {
+        self.tiers.as_deref()
+    }
+
     /// How many requests were refused without asking the shared store, because it had just refused the same.
     pub fn denied_from_cache(&self) -> u64 {
         match &self.backend {
@@ -220,6 +320,11 @@ fn take(_: &mut [Operation<'_>]) {}
 /// Counts nothing.
 fn look(group: &mut [Operation<'_>]) {
     group.iter_mut().for_each(|op| op.action = Action::Peek);
+}
+
+/// A request whose tier has been looked up, unless nothing was found: then it says what it said.
+fn told<'a>(request: &Request<'a>, tier: Option<&'a str>) -> Request<'a> {
+    Request { tier: tier.or(request.tier), ..*request }
 }
 
 pub(crate) fn parse_path<'a>(request: &Request<'a>) -> Result<Path<'a>, RequestError> {
