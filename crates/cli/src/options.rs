@@ -1,6 +1,7 @@
 //! The options of `tidegate serve`, each defined once: flag, environment variable and key of the configuration file.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -112,6 +113,25 @@ pub(crate) struct Options {
         hide_possible_values = true
     )]
     pub(crate) breaker: Option<BreakerPreset>,
+
+    /// Where users' tiers are looked up that neither requests nor rules name: postgres://USER@HOST:PORT,…/DATABASE, in the
+    /// tables of `rules init` [default: none]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_TIERS", hide_env_values = true, help_heading = "Limits")]
+    // Read later: clap shows an URL that cannot be read, password and all.
+    pub(crate) tiers: Option<String>,
+
+    /// How many users' tiers to remember, those without a tier included [default: 10000]
+    #[arg(long, value_name = "N", env = "TIDEGATE_TIER_CACHE", help_heading = "Limits")]
+    pub(crate) tier_cache: Option<NonZeroUsize>,
+
+    /// How long to remember them; changes that the database tells count at once [default: 5m]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_TIER_CACHE_TTL", help_heading = "Limits")]
+    pub(crate) tier_cache_ttl: Option<Span>,
+
+    /// How long a decision waits for a tier; then the rules' default counts. At most half of the store timeout if there is
+    /// a shared store [default: 5ms]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_TIER_TIMEOUT", help_heading = "Limits")]
+    pub(crate) tier_timeout: Option<Span>,
 
     /// How many counters to keep in this process at most [default: 1000000]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_KEYS", help_heading = "Limits")]

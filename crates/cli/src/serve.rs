@@ -8,7 +8,8 @@ use clap::ArgMatches;
 use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
 use tidegate_rules::EXAMPLE;
-use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError};
+use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError, UserTiers};
+use tidegate_sources::PostgresTiers;
 
 use crate::banner;
 use crate::failure::{Failure, Outcome};
@@ -41,7 +42,12 @@ async fn serve(settings: &Settings) -> Outcome {
         None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
         Some(source) => source.feed(settings.rules_primary.as_ref()),
     };
-    let config = Config { store: shared_store(settings)?, ..settings.config.clone() };
+    let tiers = settings.tiers.clone().map(PostgresTiers::new);
+    let config = Config {
+        store: shared_store(settings)?,
+        tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
+        ..settings.config.clone()
+    };
     let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;
     announce(server.addresses(), settings, &server.rules());
     tokio::select! {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::{ArgMatches, FromArgMatches};
 use ipnet::IpNet;
+use tidegate::TierOptions;
 use tidegate_core::Span;
 use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, TlsFiles};
+use tidegate_sources::PostgresUrl;
 
 use crate::config_file;
 use crate::failure::Failure;
@@ -25,6 +27,9 @@ pub(crate) struct Settings {
     pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
     pub(crate) breaker: BreakerPreset,
+    /// Where users' tiers are looked up, if anywhere.
+    pub(crate) tiers: Option<PostgresUrl>,
+    pub(crate) tier_options: TierOptions,
     pub(crate) log: LogFormat,
     pub(crate) log_level: LogLevel,
 }
@@ -54,6 +59,12 @@ impl Settings {
         let admin_tokens = admin_tokens(options.admin_tokens, options.admin_tokens_inline)?;
         let grpc_tls = tls(options.grpc_tls_cert, options.grpc_tls_key, options.grpc_tls_client_ca)?;
         let default = Config::default();
+        let usual = TierOptions::default();
+        let tier_options = TierOptions {
+            capacity: options.tier_cache.unwrap_or(usual.capacity),
+            ttl: some_time("tier cache's time to live", "5m", options.tier_cache_ttl, usual.ttl)?,
+            timeout: some_time("tier timeout", "5ms", options.tier_timeout, usual.timeout)?,
+        };
         let headers = default.identity_headers;
         let config = Config {
             http: options.http.unwrap_or(default.http),
@@ -84,7 +95,8 @@ impl Settings {
             grpc_tls,
             max_connections: options.max_connections.unwrap_or(default.max_connections),
             store: default.store,
-            store_timeout: store_timeout(options.store_timeout, default.store_timeout)?,
+            store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,
+            tiers: default.tiers,
             rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
@@ -95,6 +107,8 @@ impl Settings {
             rules_primary: options.rules_primary,
             store: options.store.unwrap_or(Store::Memory),
             breaker: options.breaker.unwrap_or_default(),
+            tiers: options.tiers.as_deref().map(tiers).transpose()?,
+            tier_options,
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default(),
         })
@@ -143,11 +157,16 @@ fn duration(span: Span) -> Duration {
     Duration::from_millis(span.as_millis())
 }
 
-/// No time at all would make every decision a failure.
-fn store_timeout(given: Option<Span>, default: Duration) -> Result<Duration, Failure> {
+/// Says what is wrong with an URL, but not the URL: there may be a password in it.
+fn tiers(url: &str) -> Result<PostgresUrl, Failure> {
+    url.parse().map_err(|error| Failure::Usage(format!("users' tiers cannot be looked up there: {error}")))
+}
+
+/// No time at all would make every decision a failure, or every look-up useless.
+fn some_time(what: &str, such_as: &str, given: Option<Span>, default: Duration) -> Result<Duration, Failure> {
     match given {
         Some(Span::ZERO) => {
-            Err(Failure::Usage("the store timeout is 0; give it some time, such as 5ms".to_owned()))
+            Err(Failure::Usage(format!("the {what} is 0; give it some time, such as {such_as}")))
         }
         Some(span) => Ok(duration(span)),
         None => Ok(default),
@@ -186,7 +205,7 @@ mod tests {
         let default = resolve(Options::default());
         let figures = |settings: &Settings| {
             let Config { max_keys, max_connections, grace, drain, .. } = settings.config;
-            (max_keys, max_connections, grace, drain)
+            (max_keys, max_connections, grace, drain, settings.tier_options)
         };
         assert_eq!(figures(&stated), figures(&default));
         assert_eq!(format!("{:?}", stated.config), format!("{:?}", default.config));

@@ -12,6 +12,8 @@ use tidegate::store::Store;
 use tidegate::{Clock, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
+use crate::tiers::UserTiers;
+
 /// How to serve. [`Config::default`] is what `tidegate serve` does without arguments.
 #[derive(Clone)]
 pub struct Config {
@@ -58,6 +60,8 @@ pub struct Config {
     pub store: Option<SharedStore>,
     /// How long a decision waits for such a store.
     pub store_timeout: Duration,
+    /// Where users' tiers are looked up that neither requests nor rules name.
+    pub tiers: Option<UserTiers>,
     /// Where the last good rules are kept, to start with when their source is away.
     pub rules_cache: Option<PathBuf>,
     /// How many counters are kept in memory.
@@ -91,6 +95,7 @@ impl Default for Config {
             max_connections: 10_000,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
+            tiers: None,
             rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
             clock: None,
@@ -122,6 +127,7 @@ impl fmt::Debug for Config {
             .field("admin_local", &self.admin_local)
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
+            .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }
 }

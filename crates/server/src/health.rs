@@ -11,7 +11,7 @@ use tidegate_core::{Mode, Timestamp};
 pub(crate) struct Health {
     condition: ArcSwap<Condition>,
     /// What each concern has to say.
-    reasons: Mutex<[Vec<String>; 3]>,
+    reasons: Mutex<[Vec<String>; 4]>,
 }
 
 /// A mode, why, and since when.
@@ -28,6 +28,7 @@ pub(crate) enum Concern {
     Rules,
     Store,
     Tokens,
+    Tiers,
 }
 
 impl Health {

@@ -9,6 +9,9 @@
 //! Counters are in memory, or in a [`SharedStore`] that several servers use. The server neither waits for such a store
 //! when it starts nor ends when the store does: every rule says what becomes of requests meanwhile.
 //!
+//! [Users' tiers](UserTiers) may be in a database. It is treated likewise: while it is away, users whose tier is not known
+//! here have the default one.
+//!
 //! A [`Server`] is bound with a [`Config`] and a [`RulesFeed`] and then runs until it is told to stop:
 //!
 //! ```no_run
@@ -46,6 +49,7 @@ mod reply;
 mod rules_cache;
 mod server;
 mod store_watch;
+mod tiers;
 mod tls;
 mod tokens;
 mod wait;
@@ -54,5 +58,6 @@ pub use config::{AdminTokens, Config, IdentityHeaders, RlsExtras, SharedStore, T
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use server::{Addresses, Server};
+pub use tiers::UserTiers;
 pub use tls::TlsError;
 pub use tokens::{NamedToken, Role, Tokens, TokensError};

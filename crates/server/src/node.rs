@@ -85,6 +85,9 @@ impl Node {
         if let Some(shared) = &config.store {
             limiter = limiter.store(Arc::clone(shared.store())).store_timeout(config.store_timeout);
         }
+        if let Some(tiers) = &config.tiers {
+            limiter = limiter.tiers(Arc::clone(tiers.lookup()), tiers.options());
+        }
         let limiter = limiter.build()?;
         let clock = config.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let metrics = Metrics::default();
@@ -117,6 +120,11 @@ impl Node {
     /// Whether decisions must be waited for, because the counters are not in this process.
     pub(crate) fn must_wait(&self) -> bool {
         self.limiter.memory().is_none()
+    }
+
+    /// Whether those on requests may have to be, because users' tiers are not in this process either.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.limiter.may_wait()
     }
 
     /// Decides `request` without waiting and counts that it did.

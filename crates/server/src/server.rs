@@ -22,6 +22,7 @@ use crate::node::Node;
 use crate::origin::Hosts;
 use crate::rules_cache::RulesCache;
 use crate::store_watch;
+use crate::tiers;
 use crate::tls::Tls;
 
 /// How long the admin listener goes on after the others, for those who watch the end.
@@ -127,6 +128,8 @@ impl Server {
         let mut background = JoinSet::new();
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
+        background.spawn(tiers::watch(Arc::clone(&node)));
+        config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
         tls.map(|tls| background.spawn(tls.follow()));
         background.spawn(gate.follow(Arc::clone(&node)));
         tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");

@@ -17,5 +17,6 @@ mod serve;
 mod shared_store;
 mod simulate;
 mod support;
+mod tiers;
 mod token;
 mod zookeeper;

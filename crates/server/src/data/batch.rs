@@ -30,7 +30,7 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> 
     }
     let mut answers = Vec::with_capacity(items.len() * 256 + 2);
     answers.push(b'[');
-    if node.must_wait() {
+    if node.may_wait() {
         ask(node, &items).await.iter().for_each(|answer| add(node, answer, &mut answers));
     } else {
         items.iter().for_each(|item| add(node, &decide(node, item), &mut answers));

@@ -18,7 +18,7 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// One decision. `headers` lend the answer their memory.
 pub(super) async fn answer(node: &Node, headers: HeaderMap, body: Incoming) -> Result<Reply, Wrong> {
     let bytes = body::read(body, MAX_BYTES).await?;
-    if node.must_wait() {
+    if node.may_wait() {
         // Apart, so that those who need not wait need not carry what waiting takes.
         return Box::pin(ask(node, headers, bytes)).await;
     }

@@ -104,7 +104,7 @@ impl Data {
             Endpoint::Check => Next::Check(parts.headers, body),
             Endpoint::Batch => Next::Batch(body),
             Endpoint::RateLimit => Next::RateLimit(body),
-            Endpoint::Authorize if self.node.must_wait() => Next::Authorize(Box::new((peer, parts))),
+            Endpoint::Authorize if self.node.may_wait() => Next::Authorize(Box::new((peer, parts))),
             Endpoint::Authorize => Next::Reply(authorize::answer(&self.node, peer, &parts)?),
             Endpoint::OpenApi => Next::Reply(reply::json(StatusCode::OK, openapi::document())),
         })

@@ -22,7 +22,7 @@ pub(super) async fn check(node: &Node, body: Incoming) -> Result<Response<GrpcBo
     let message = unary::read(body, MAX_CHECK_BYTES).await?;
     let message = v1::CheckRequest::decode(message).map_err(|error| no_message(&error))?;
     let body = read(&message).map_err(wrong)?;
-    let checked = if node.must_wait() {
+    let checked = if node.may_wait() {
         Box::pin(node.ask(&body.request(), Instant::now())).await
     } else {
         node.decide(&body.request())

@@ -5,6 +5,7 @@
 mod decisions;
 mod descriptors;
 mod store;
+mod tiers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +87,7 @@ impl Collector for Scrape {
         let help = "Decisions taken without the store: failed open or unavailable";
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
+        tiers::encode(&node.limiter, &mut encoder)?;
         let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }

@@ -19,3 +19,4 @@ mod protocol;
 mod rate_limit;
 mod reload;
 mod shared_store;
+mod tiers;

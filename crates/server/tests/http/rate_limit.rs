@@ -2,7 +2,7 @@
 
 mod answers;
 mod cases;
-mod client;
+pub(crate) mod client;
 mod hostile;
 mod tls;
 

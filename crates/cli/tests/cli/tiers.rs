@@ -1,0 +1,54 @@
+//! Users' tiers from a database.
+
+use std::fs;
+
+use tidegate_testkit::Postgres;
+
+use crate::support::{Server, run, tidegate, wait_for};
+
+const RULES: &str = "
+tiers: {free: {limit: 10, window: 1h}, premium: {limit: 3000, window: 1h}}
+default_tier: free
+rules: [{rule_id: each, identifier_type: user_id, tiered: true}]
+";
+
+const ALICE: &str = r#"{"user":"alice","resource":"/"}"#;
+
+/// The table of tiers; `tidegate rules init` makes it with the others.
+const TABLE: &str = include_str!("../../../sources/migrations/0002_users.sql");
+
+#[test]
+fn a_users_tier_comes_from_postgresql_and_the_password_is_not_shown() {
+    let (postgres, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
+    postgres.psql(TABLE);
+    let (rules, config) = (folder.path().join("rules.yaml"), folder.path().join("config.yaml"));
+    fs::write(&rules, RULES).unwrap();
+    // A machine that is busy with other things is to be in time.
+    fs::write(&config, "tier_timeout: 20s\ntier_cache: 100\n").unwrap();
+    let args = ["--rules", rules.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    let server = Server::start_with(&args, |command| command.env("TIDEGATE_TIERS", postgres.url()));
+    assert_eq!(server.check(ALICE)["limit"], 10);
+    postgres.psql("INSERT INTO tidegate_users (user_id, tier) VALUES ('alice', 'premium')");
+    wait_for("alice to be premium", || (server.check(ALICE)["limit"] == 3_000).then_some(()));
+    postgres.kill();
+    assert_eq!(server.check(ALICE)["limit"], 3_000);
+    assert!(!server.out().contains("secret") && !server.log().contains("secret"));
+}
+
+#[test]
+fn what_cannot_be_a_database_is_said_without_its_password() {
+    for (option, value, why) in [
+        ("--tiers", "postgres://ann:secret@127.0.0.1", "the database is missing; write it as postgres://"),
+        ("--tiers", "mysql://ann:secret@127.0.0.1/x", "it does not begin with postgres://"),
+        ("--tier-cache", "0", "zero"),
+        ("--tier-cache-ttl", "0s", "give it some time, such as 5m"),
+        ("--tier-timeout", "0s", "give it some time, such as 5ms"),
+    ] {
+        let said = run(["serve", option, value]);
+        said.complains(2, &[why]);
+        assert!(!said.err.contains("secret"), "{}", said.err);
+    }
+    let help =
+        tidegate().env("TIDEGATE_TIERS", "postgres://ann:secret@h/x").args(["serve", "--help"]).output();
+    assert!(!String::from_utf8_lossy(&help.unwrap().stdout).contains("secret"));
+}
