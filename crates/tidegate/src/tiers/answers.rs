@@ -41,8 +41,8 @@ pub(super) struct Entry {
     pub(super) until: Instant,
     /// Not asked about before, because asking has just failed.
     pub(super) quiet_until: Instant,
-    /// How often everything had been doubted when this was asked for.
-    pub(super) age: u64,
+    /// The number of the look-up that found it.
+    pub(super) number: u64,
 }
 
 #[derive(Debug)]
@@ -164,7 +164,7 @@ mod tests {
 
     fn entry() -> Entry {
         let now = Instant::now();
-        Entry { tier: Some("free".into()), until: now, quiet_until: now, age: 0 }
+        Entry { tier: Some("free".into()), until: now, quiet_until: now, number: 0 }
     }
 
     fn answers(capacity: usize) -> Answers {

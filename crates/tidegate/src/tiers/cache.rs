@@ -46,10 +46,10 @@ struct State {
     flights: BTreeMap<Key, Flight>,
     /// How many are on their way, those included that nobody wants any more.
     flying: usize,
-    /// Tells look-ups of the same user apart.
+    /// That of the last look-up. Each has a larger one than those before.
     number: u64,
-    /// How often everything was doubted.
-    age: u64,
+    /// What look-ups up to this one have found may have changed since.
+    doubted: u64,
     pause: Pause,
     problem: Option<String>,
 }
@@ -87,7 +87,7 @@ impl TierCache {
             flights: BTreeMap::new(),
             flying: 0,
             number: 0,
-            age: 0,
+            doubted: 0,
             pause: Pause::default(),
             problem: None,
         };
@@ -118,7 +118,7 @@ impl TierCache {
     /// Whoever can tell this can be asked, so a pause is over.
     pub fn doubt_all(&self) {
         let mut state = self.state.lock();
-        state.age += 1;
+        state.doubted = state.number;
         state.flights.clear();
         state.pause.end();
         state.problem = None;
@@ -209,25 +209,26 @@ impl TierCache {
                 state.pause.end();
                 state.problem = None;
             }
-            Err(problem) => {
+            Err(problem) if number > state.doubted => {
                 state.pause.failed(now);
                 state.problem = Some(problem.clone());
             }
+            // It was asked before there was news from the other side, which therefore is back.
+            Err(_) => {}
         }
         if state.flights.get(&key).is_none_or(|flight| flight.number != number) {
             // The user has been forgotten meanwhile.
             return;
         }
         state.flights.remove(&key);
-        let age = state.age;
         let entry = match result {
             // It may have been answered as soon as it was asked.
             Ok(tier) => {
-                Entry { tier: tier.clone(), until: started + self.options.ttl, quiet_until: now, age }
+                Entry { tier: tier.clone(), until: started + self.options.ttl, quiet_until: now, number }
             }
             Err(_) => {
                 let before = state.answers.get(key).cloned();
-                let before = before.unwrap_or(Entry { tier: None, until: now, quiet_until: now, age });
+                let before = before.unwrap_or(Entry { tier: None, until: now, quiet_until: now, number });
                 Entry { quiet_until: now + PAUSE, ..before }
             }
         };
@@ -238,11 +239,11 @@ impl TierCache {
 impl State {
     /// What can be said about a user at once; or else what to go by if asking comes to nothing.
     fn recall(&mut self, key: Key, now: Instant) -> Result<(Tier, Outcome), Tier> {
-        let age = self.age;
+        let doubted = self.doubted;
         let Some(entry) = self.answers.get(key) else { return Err(None) };
         let known = now < entry.until;
         let tier = || entry.tier.clone().filter(|_| known);
-        if known && entry.age == age {
+        if known && entry.number > doubted {
             Ok((tier(), Outcome::Hit))
         } else if now < entry.quiet_until {
             Ok((tier(), Outcome::Failed))

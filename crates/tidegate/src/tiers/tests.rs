@@ -84,7 +84,7 @@ impl Scene {
         self.tier_in(None, user).await.map(|tier| tier.to_string())
     }
 
-    /// How often each outcome was met since the last time, those that were not left out.
+    /// How often each outcome was met; those that were not are left out.
     fn outcomes(&self) -> String {
         let met = self.cache.stats().outcomes().filter(|(_, count)| *count > 0);
         met.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
@@ -314,6 +314,22 @@ async fn news_from_elsewhere_ends_the_pause() {
     *scene.elsewhere.gone.lock() = false;
     assert_eq!(scene.tier("ann").await, None);
     scene.cache.doubt_all();
+    assert_eq!(scene.cache.problem(), None);
+    assert_eq!(scene.tier("ann").await.as_deref(), Some("gold"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_before_such_news_is_no_news() {
+    let scene = Scene::new();
+    *scene.elsewhere.gone.lock() = true;
+    *scene.elsewhere.takes.lock() = Duration::from_secs(2);
+    let asked: Vec<Asked> = (0..9).map(|user| scene.ask(None, &user.to_string())).collect();
+    settle().await;
+    *scene.elsewhere.gone.lock() = false;
+    *scene.elsewhere.takes.lock() = Duration::ZERO;
+    scene.cache.doubt_all();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((asked.len(), scene.elsewhere.asked()), (9, 9));
     assert_eq!(scene.cache.problem(), None);
     assert_eq!(scene.tier("ann").await.as_deref(), Some("gold"));
 }
