@@ -116,8 +116,8 @@ pub(crate) struct Options {
 
     /// Where users' tiers are looked up that neither requests nor rules name: postgres://USER@HOST:PORT,…/DATABASE, in the
     /// tables of `rules init` [default: none]
-    #[arg(long, value_name = "URL", env = "TIDEGATE_TIERS", hide_env_values = true, help_heading = "Limits")]
     // Read later: clap shows an URL that cannot be read, password and all.
+    #[arg(long, value_name = "URL", env = "TIDEGATE_TIERS", hide_env_values = true, help_heading = "Limits")]
     pub(crate) tiers: Option<String>,
 
     /// How many users' tiers to remember, those without a tier included [default: 10000]

@@ -75,7 +75,8 @@ struct Postgres(Arc<PostgresTiers>);
 
 impl TierLookup for Postgres {
     fn tier_of<'a>(&'a self, tenant: Option<&'a str>, user: &'a str) -> TierAnswer<'a> {
-        // No text there has this character, and to ask for it is an error, of which a few make everybody wait.
+        // No text there has this character. To ask for it is an error, and a few of those in a row would keep everybody
+        // else from being looked up.
         if [tenant.unwrap_or_default(), user].iter().any(|name| name.contains('\0')) {
             return Box::pin(std::future::ready(Ok(None)));
         }

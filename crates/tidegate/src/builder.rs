@@ -92,8 +92,8 @@ impl Builder {
         self
     }
 
-    /// Looks up the tiers of users whom neither the request nor the rules give one. Decisions then need a Tokio runtime,
-    /// in which look-ups go on by themselves; without one, and whenever the tier is not found in time, the rules'
+    /// Looks up the tiers of users whom neither the request nor the rules give one. Decisions then need a Tokio runtime
+    /// with time enabled, in which look-ups go on by themselves; without a runtime, and whenever the tier is not found in time, the rules'
     /// default counts. What was found is remembered for as long as `options` say; what changed before then is to be
     /// [forgotten](TierCache::forget).
     #[must_use]

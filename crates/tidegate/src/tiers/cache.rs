@@ -165,14 +165,17 @@ impl TierCache {
             Ok((tier, outcome)) => return Asked::Told(self.told(tier, outcome)),
             Err(before) => before,
         };
+        // To wait takes one, too.
+        let Ok(runtime) = Handle::try_current() else {
+            return Asked::Told(self.told(before, Outcome::Paused));
+        };
         if let Some(Flight { started, landed, .. }) = state.flights.get(&key) {
             let (started, landed) = (*started, landed.clone());
             return Asked::Waiting(Waiting { cache: Arc::clone(self), started, landed, before });
         }
-        let runtime = Handle::try_current().ok();
-        let (Some(runtime), true) = (runtime, state.flying < MOST && state.pause.admits(now)) else {
+        if state.flying >= MOST || !state.pause.admits(now) {
             return Asked::Told(self.told(before, Outcome::Paused));
-        };
+        }
         let (sender, landed) = watch::channel(None);
         let number = state.take_off(key, now, &landed);
         // A runtime about to end drops what it is given at once, which is a landing and needs the lock.
