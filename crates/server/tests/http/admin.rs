@@ -160,7 +160,9 @@ async fn unknown_paths_and_methods() {
         (Ask::get("/v1/check"), 404, None),
         (Ask::get("/v1/rules/a/b"), 404, None),
         (Ask::post("/health", ""), 405, Some("GET")),
-        (Ask::new("DELETE", "/v1/rules/orders"), 405, Some("GET")),
+        (Ask::post("/v1/rules/orders", ""), 405, Some("GET, PUT, DELETE")),
+        (Ask::new("PUT", "/v1/rules/orders/history"), 405, Some("GET")),
+        (Ask::new("DELETE", "/v1/documents"), 405, Some("GET")),
         (Ask::get("/v1/explain"), 405, Some("POST")),
         (Ask::new("PUT", "/v1/rules/validate"), 405, Some("POST")),
     ] {

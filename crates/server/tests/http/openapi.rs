@@ -1,8 +1,12 @@
 //! The API description against the server itself.
 
-use serde_json::Value;
+use std::sync::Arc;
 
-use crate::client::{Ask, send, start};
+use serde_json::Value;
+use tidegate_server::RulesFeed;
+use tidegate_sources::{FileArchive, FileSource, RuleBook};
+
+use crate::client::{Ask, Running, config, send, start_with};
 
 const RULES: &str = "
 rules:
@@ -11,7 +15,13 @@ rules:
 
 #[tokio::test]
 async fn everything_described_is_answered() {
-    let server = start(RULES).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Two files: what is deleted must not be all there is.
+    std::fs::write(folder.path().join("main.yaml"), RULES).unwrap();
+    std::fs::write(folder.path().join("more.yaml"), RULES.replace("each", "other")).unwrap();
+    let book = RuleBook::new(Arc::new(FileArchive::new(folder.path())));
+    let feed = RulesFeed::watch(FileSource::new(folder.path())).with_book(book);
+    let server = start_with(config(), feed).await;
     let described = server.admin("/openapi.json").await.json();
     let other = send(server.addresses.http, Ask::get("/openapi.json")).await.json();
     assert_eq!(described, other, "both listeners describe all");
@@ -22,9 +32,13 @@ async fn everything_described_is_answered() {
             let data = url["description"].as_str().unwrap().contains("data");
             let address = if data { server.addresses.http } else { server.addresses.admin };
             for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "servers") {
-                let path = path.replace("{rule_id}", "each");
-                let ask =
-                    Ask { method: method.to_uppercase().parse().unwrap(), ..Ask::post(&path, body(&path)) };
+                let path = path.replace("{rule_id}", "each").replace("{name}", "main.yaml");
+                let body = match change_before(&server, &path, operations).await {
+                    Some(version) if method == "post" => format!("{{\"to_version\":{version}}}"),
+                    Some(_) => thing(&path, 9999 + operations),
+                    None => body(&path).to_owned(),
+                };
+                let ask = Ask { method: method.to_uppercase().parse().unwrap(), ..Ask::post(&path, body) };
                 let answer = send(address, ask).await;
                 let status = answer.status.as_u16();
                 assert_eq!(status, 200, "{method} {path}: {answer:?}");
@@ -34,6 +48,28 @@ async fn everything_described_is_answered() {
         }
     }
     assert!(operations >= 15, "{operations}");
+}
+
+/// Has the rule or the document that a path is about be there, with a history; returns a version of it.
+async fn change_before(server: &Running, path: &str, limit: usize) -> Option<u64> {
+    let one = path.trim_end_matches("/history").trim_end_matches("/rollback");
+    if one != "/v1/rules/each" && one != "/v1/documents/main.yaml" {
+        return None;
+    }
+    let mut first = None;
+    for more in [0, 1000] {
+        let ask = Ask { method: "PUT".parse().unwrap(), ..Ask::post(one, thing(one, 1 + limit + more)) };
+        let answer = send(server.addresses.admin, ask).await;
+        assert!(answer.status.is_success(), "{answer:?}");
+        first = first.or(answer.json()["version"].as_u64());
+    }
+    first
+}
+
+/// A rule or a document, as the path wants it.
+fn thing(path: &str, limit: usize) -> String {
+    let rule = format!("{{rule_id: each, identifier_type: global, limit: {limit}, window: 1h}}");
+    if path.contains("documents") { format!("rules:\n  - {rule}\n") } else { rule }
 }
 
 fn body(path: &str) -> &'static str {
