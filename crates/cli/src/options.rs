@@ -1,7 +1,7 @@
 //! The options of `tidegate serve`, each defined once: flag, environment variable and key of the configuration file.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -101,6 +101,11 @@ pub(crate) struct Options {
     /// How long a decision waits for a shared store; then each rule's on_store_failure decides [default: 5ms]
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_STORE_TIMEOUT", help_heading = "Limits")]
     pub(crate) store_timeout: Option<Span>,
+
+    /// How many nodes share the store: when it is away, each counts by itself and has an equal share of every limit
+    /// [default: 1]
+    #[arg(long, value_name = "N", env = "TIDEGATE_NODES", help_heading = "Limits")]
+    pub(crate) nodes: Option<NonZeroU32>,
 
     /// When a server of the store that fails is left alone for a while: fast (silent for 50 ms, or five failures in a row;
     /// for a second), classic (more than half of ten or more calls in ten seconds; for a minute), five (five failures in a

@@ -67,6 +67,12 @@ fn shared_store(settings: &Settings) -> Result<Option<SharedStore>, Failure> {
         .breaker(settings.breaker.settings())
         .start();
     let store = store.map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
+    if settings.nodes_unsaid {
+        tracing::warn!(
+            "--nodes is not given: when the store is away, this node hands out whole limits; if others share the store, say \
+             how many there are"
+        );
+    }
     Ok(Some(SharedStore::new("redis", Arc::new(store))))
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
     pub(crate) breaker: BreakerPreset,
+    /// Whether nobody said how many nodes there are.
+    pub(crate) nodes_unsaid: bool,
     /// Where users' tiers are looked up, if anywhere.
     pub(crate) tiers: Option<PostgresUrl>,
     pub(crate) tier_options: TierOptions,
@@ -97,6 +99,7 @@ impl Settings {
             store: default.store,
             store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,
             tiers: default.tiers,
+            nodes: options.nodes.unwrap_or(default.nodes),
             rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
@@ -107,6 +110,7 @@ impl Settings {
             rules_primary: options.rules_primary,
             store: options.store.unwrap_or(Store::Memory),
             breaker: options.breaker.unwrap_or_default(),
+            nodes_unsaid: options.nodes.is_none(),
             tiers: options.tiers.as_deref().map(tiers).transpose()?,
             tier_options,
             log: options.log.unwrap_or_default(),

@@ -99,6 +99,14 @@ impl Decision {
         self.verdicts.push(said);
     }
 
+    /// Adds what was decided without the store for the next rule by priority.
+    pub fn add_local(&mut self, said: RuleVerdict) {
+        self.add(said);
+        if !said.shadow && self.status == Status::Enforced {
+            self.status = Status::Local;
+        }
+    }
+
     /// Takes note that the next rule by priority could not be asked. What that means is for the rule to say; a
     /// shadow's silence means nothing, and a refusal by a rule that was asked stands in any case.
     pub fn fail(&mut self, rule: u32, shadow: bool, on_store_failure: OnStoreFailure) {

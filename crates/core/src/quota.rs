@@ -123,6 +123,15 @@ impl Quota {
             .map(|quota| quota.at_version(self.version))
     }
 
+    /// What one of `nodes` that cannot ask each other may hand out: an equal share, rounded down, but never nothing where
+    /// there is something. Where a limit is smaller than the number of nodes, they may hand out one each.
+    #[must_use]
+    pub fn share_of(&self, nodes: u64) -> Self {
+        let share = |whole: u64| if whole == 0 { 0 } else { (whole / nodes.max(1)).max(1) };
+        let (limit, capacity) = (share(self.limit), share(self.capacity));
+        Self { limit, capacity: capacity.max(limit), ..*self }
+    }
+
     /// How much per window.
     pub const fn limit(&self) -> u64 {
         self.limit

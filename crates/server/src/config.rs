@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,8 @@ pub struct Config {
     pub store: Option<SharedStore>,
     /// How long a decision waits for such a store.
     pub store_timeout: Duration,
+    /// How many nodes use such a store: when it is away, each has an equal share of what rules allow locally.
+    pub nodes: NonZeroU32,
     /// Where users' tiers are looked up that neither requests nor rules name.
     pub tiers: Option<UserTiers>,
     /// Where the last good rules are kept, to start with when their source is away.
@@ -95,6 +98,7 @@ impl Default for Config {
             max_connections: 10_000,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
+            nodes: NonZeroU32::MIN,
             tiers: None,
             rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
@@ -127,6 +131,7 @@ impl fmt::Debug for Config {
             .field("admin_local", &self.admin_local)
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
+            .field("nodes", &self.nodes)
             .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }

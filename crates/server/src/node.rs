@@ -83,7 +83,10 @@ impl Node {
             limiter = limiter.clock(Arc::clone(clock));
         }
         if let Some(shared) = &config.store {
-            limiter = limiter.store(Arc::clone(shared.store())).store_timeout(config.store_timeout);
+            limiter = limiter
+                .store(Arc::clone(shared.store()))
+                .store_timeout(config.store_timeout)
+                .nodes(config.nodes.get());
         }
         if let Some(tiers) = &config.tiers {
             limiter = limiter.tiers(Arc::clone(tiers.lookup()), tiers.options());

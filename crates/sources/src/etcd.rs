@@ -13,10 +13,10 @@ mod message;
 mod trouble;
 mod url;
 
-use crate::following::Following;
+use crate::following::{Following, keep_following};
 use crate::{Next, RuleSource};
 
-use follow::Follower;
+use follow::EtcdFollower;
 
 pub use archive::EtcdArchive;
 pub use url::{EtcdTls, EtcdUrl, EtcdUrlError};
@@ -43,7 +43,7 @@ impl RuleSource for EtcdSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
         Box::pin(Following::next(&mut self.following, "etcd", |teller| {
-            Follower::new(url.clone(), teller).run()
+            keep_following(EtcdFollower::new(url.clone(), teller))
         }))
     }
 }

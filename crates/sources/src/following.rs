@@ -1,12 +1,20 @@
 //! A task that follows a server, and the events it has found.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
 
 use crate::trouble::Trouble;
 use crate::{Event, Snapshot, StoredText};
+
+/// How long to wait before the first attempt to connect again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that has lasted this long was a good one: the next attempt comes soon.
+const LASTING: Duration = Duration::from_secs(10);
 
 /// The task at work, ended when this is dropped.
 #[derive(Debug)]
@@ -50,6 +58,46 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Somebody who follows a server over one connection after the other.
+pub(crate) trait Follower: Send {
+    /// A connection over which everything has been read.
+    type Link: Send;
+
+    /// How long to wait at most between two attempts to connect.
+    const LAST_PAUSE: Duration;
+
+    /// Connects and reads everything.
+    fn open(&mut self) -> impl Future<Output = Result<Self::Link, Trouble>> + Send;
+
+    /// Tells what there is, now and after every change, until the connection is lost.
+    fn follow(&mut self, link: Self::Link) -> impl Future<Output = Result<Trouble, Gone>> + Send;
+
+    fn teller(&mut self) -> &mut Teller;
+}
+
+/// Connects again and again, until nobody listens any more.
+pub(crate) async fn keep_following<F: Follower>(mut follower: F) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let trouble = match follower.open().await {
+            Ok(link) => {
+                let opened = Instant::now();
+                let Ok(trouble) = follower.follow(link).await else { return };
+                if opened.elapsed() >= LASTING {
+                    pause = FIRST_PAUSE;
+                }
+                trouble
+            }
+            Err(trouble) => trouble,
+        };
+        if follower.teller().trouble(trouble).await.is_err() {
+            return;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(F::LAST_PAUSE);
     }
 }
 

@@ -16,10 +16,10 @@ mod tiers;
 mod trouble;
 mod url;
 
-use crate::following::Following;
+use crate::following::{Following, keep_following};
 use crate::{Next, RuleSource};
 
-use follow::Follower;
+use follow::PostgresFollower;
 
 pub use archive::PostgresArchive;
 pub use tiers::{PostgresTiers, TierChange, TierChanges};
@@ -47,7 +47,7 @@ impl RuleSource for PostgresSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
         Box::pin(Following::next(&mut self.following, "PostgreSQL", |teller| {
-            Follower::new(url.clone(), teller).run()
+            keep_following(PostgresFollower::new(url.clone(), teller))
         }))
     }
 }

@@ -13,10 +13,10 @@ mod session;
 mod trouble;
 mod url;
 
-use crate::following::Following;
+use crate::following::{Following, keep_following};
 use crate::{Next, RuleSource};
 
-use follow::Follower;
+use follow::ZookeeperFollower;
 
 pub use archive::ZookeeperArchive;
 pub use url::{ZookeeperUrl, ZookeeperUrlError};
@@ -43,7 +43,7 @@ impl RuleSource for ZookeeperSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
         Box::pin(Following::next(&mut self.following, "ZooKeeper", |teller| {
-            Follower::new(url.clone(), teller).run()
+            keep_following(ZookeeperFollower::new(url.clone(), teller))
         }))
     }
 }

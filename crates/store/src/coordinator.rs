@@ -74,7 +74,7 @@ fn lets_pass(op: &Operation<'_>, outcome: &Outcome) -> bool {
         return true;
     }
     match outcome {
-        Outcome::Verdict(verdict) => verdict.allowed,
+        Outcome::Verdict(verdict) | Outcome::Local(verdict) => verdict.allowed,
         Outcome::Unavailable(_) | Outcome::Unknown(_) => op.take.on_store_failure != OnStoreFailure::Deny,
         Outcome::Unasked => false,
     }
@@ -142,7 +142,7 @@ async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, hel
             }
             // It may have been applied.
             Outcome::Unknown(_) => true,
-            Outcome::Unavailable(_) | Outcome::Unasked => false,
+            Outcome::Unavailable(_) | Outcome::Unasked | Outcome::Local(_) => false,
         };
         index += 1;
         let id = match op.action {

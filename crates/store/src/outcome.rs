@@ -11,6 +11,8 @@ use tidegate_core::Verdict;
 pub enum Outcome {
     /// It was decided.
     Verdict(Verdict),
+    /// It was decided without the store, by what is known here.
+    Local(Verdict),
     /// It could not be decided, and certainly nothing was changed.
     Unavailable(Failure),
     /// It is not known whether it was decided.
@@ -23,7 +25,7 @@ impl Outcome {
     /// The verdict, if there is one.
     pub fn verdict(&self) -> Option<&Verdict> {
         match self {
-            Self::Verdict(verdict) => Some(verdict),
+            Self::Verdict(verdict) | Self::Local(verdict) => Some(verdict),
             Self::Unavailable(_) | Self::Unknown(_) | Self::Unasked => None,
         }
     }

@@ -9,7 +9,7 @@ use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
 use tidegate_store::{Clock, MemoryStore, Store, SystemClock};
 
 use crate::limiter::{Backend, Limiter, Memory};
-use crate::shared::Shared;
+use crate::shared::{Local, Shared};
 use crate::tiers::{TierCache, TierLookup, TierOptions};
 
 /// How long a decision waits for a shared store unless told otherwise.
@@ -25,6 +25,7 @@ pub struct Builder {
     store: Option<Arc<dyn Store>>,
     store_timeout: Duration,
     remember_refusals: bool,
+    nodes: u32,
     tiers: Option<(Arc<dyn TierLookup>, TierOptions)>,
 }
 
@@ -39,6 +40,7 @@ impl Builder {
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             remember_refusals: true,
+            nodes: 1,
             tiers: None,
         }
     }
@@ -92,6 +94,14 @@ impl Builder {
         self
     }
 
+    /// How many nodes use the shared store (default 1): when it is away, each counts by itself what rules with
+    /// [`OnStoreFailure::Local`](tidegate_core::rule::OnStoreFailure::Local) allow, and has an equal share of it.
+    #[must_use]
+    pub fn nodes(mut self, nodes: u32) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
     /// Looks up the tiers of users whom neither the request nor the rules give one. Decisions then need a Tokio runtime
     /// with time enabled, in which look-ups go on by themselves; without a runtime, and whenever the tier is not found in time, the rules'
     /// default counts. What was found is remembered for as long as `options` say; what changed before then is to be
@@ -116,8 +126,20 @@ impl Builder {
         };
         let backend = match self.store {
             Some(store) => {
+                let local = Local {
+                    nodes: self.nodes,
+                    max_keys: self.max_keys,
+                    clock: Arc::clone(&self.clock),
+                    secret: fresh_secret()?,
+                };
                 let remember = self.remember_refusals;
-                Backend::Shared(Box::new(Shared::new(store, self.store_timeout, self.secret, remember)))
+                Backend::Shared(Box::new(Shared::new(
+                    store,
+                    self.store_timeout,
+                    self.secret,
+                    remember,
+                    local,
+                )))
             }
             None => {
                 let secret = match self.secret {

@@ -107,8 +107,7 @@ impl Limiter {
         let rules = self.rules.load_full();
         let decision = {
             let secret = shared.secret();
-            let hashed_with = secret.unwrap_or(Shared::NO_SECRET);
-            let demand = rules.demand_descriptors(domain, descriptors, &hashed_with);
+            let demand = rules.demand_descriptors(domain, descriptors, &shared.hashed_with(secret));
             let (joint, apart) = ask(shared, &demand, secret, shared.deadline(arrived, 1)).await;
             answer(&demand, &joint, &apart, self.clock.now())
         };
@@ -177,6 +176,7 @@ fn answer(
         let Some((Operation { take, .. }, outcome)) = counted else { continue };
         match outcome {
             Outcome::Verdict(verdict) => answer.add(RuleVerdict { rule, shadow: take.shadow, verdict }),
+            Outcome::Local(verdict) => answer.add_local(RuleVerdict { rule, shadow: take.shadow, verdict }),
             // Whoever is refused need not hear what the others would have said.
             Outcome::Unasked if refused => answer.skip(rule),
             Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Unasked => {

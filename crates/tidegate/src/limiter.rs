@@ -299,6 +299,14 @@ impl Limiter {
         self.tiers.as_deref()
     }
 
+    /// How many requests were decided without the shared store, wholly or in part, by counting in this process.
+    pub fn decided_locally(&self) -> u64 {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Shared(shared) => shared.decided_locally(),
+        }
+    }
+
     /// How many requests were refused without asking the shared store, because it had just refused the same.
     pub fn denied_from_cache(&self) -> u64 {
         match &self.backend {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Decision, Demand, Group, Operation, Request, RuleSet, RuleVerdict, Secret, Timestamp};
-use tidegate_store::{Answer, Deadline, DenyCache, Failure, Outcome, Outcomes, Shard, Store};
+use tidegate_store::{
+    Answer, Clock, Deadline, DenyCache, Failure, Fallback, Outcome, Outcomes, Shard, Store,
+};
 
 use crate::checked::RequestError;
 use crate::limiter::parse_path;
@@ -15,12 +17,23 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// A shared store and how it is asked.
 pub(crate) struct Shared {
-    store: DenyCache<Behind>,
+    store: DenyCache<Fallback<Behind>>,
     timeout: Duration,
     /// What keys are hashed with if the store has no opinion.
     secret: Option<Secret>,
+    /// What they are hashed with while the store has never been reached, and this node counts by itself.
+    alone: Secret,
     /// Whether what the store refuses is remembered here for a moment.
     remember: bool,
+}
+
+/// How a node counts by itself.
+pub(crate) struct Local {
+    /// How many do so.
+    pub(crate) nodes: u32,
+    pub(crate) max_keys: usize,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) secret: Secret,
 }
 
 /// By which rules, at what time, and to what end requests are decided.
@@ -33,20 +46,25 @@ pub(crate) struct Terms<'r> {
 }
 
 impl Shared {
-    /// Matches rules while the real one is not known; nothing hashed with it goes anywhere.
-    pub(crate) const NO_SECRET: Secret = Secret::new([0; 16]);
-
     pub(crate) fn new(
         store: Arc<dyn Store>,
         timeout: Duration,
         secret: Option<Secret>,
         remember: bool,
+        local: Local,
     ) -> Self {
-        Self { store: DenyCache::new(Behind(store)), timeout, secret, remember }
+        let Local { nodes, max_keys, clock, secret: alone } = local;
+        let store = DenyCache::new(Fallback::new(Behind(store), nodes, max_keys, clock));
+        Self { store, timeout, secret, alone, remember }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store.inner().0
+        &*self.store.inner().inner().0
+    }
+
+    /// How many requests were decided without the store, wholly or in part.
+    pub(crate) fn decided_locally(&self) -> u64 {
+        self.store.inner().decided()
     }
 
     pub(crate) fn denied_from_cache(&self) -> u64 {
@@ -65,7 +83,7 @@ impl Shared {
         arrived: Instant,
     ) -> Result<Decision, RequestError> {
         let secret = self.secret();
-        let (question, group) = Question::new(terms, request, secret)?;
+        let (question, group) = Question::new(terms, request, self.hashed_with(secret))?;
         let groups = [group];
         let answers = self.ask(&groups, secret, self.deadline(arrived, 1)).await;
         Ok(question.answer(&groups[0], &answers.into_iter().next().unwrap_or_default()))
@@ -79,7 +97,7 @@ impl Shared {
         arrived: Instant,
     ) -> Vec<Result<Decision, RequestError>> {
         let secret = self.secret();
-        let ask = |request| match Question::new(terms, request, secret) {
+        let ask = |request| match Question::new(terms, request, self.hashed_with(secret)) {
             Ok((question, group)) => (Ok(question), group),
             Err(error) => (Err(error), Group::new()),
         };
@@ -92,6 +110,11 @@ impl Shared {
 
     pub(crate) fn secret(&self) -> Option<Secret> {
         self.store.secret().or(self.secret)
+    }
+
+    /// What keys are hashed with.
+    pub(crate) fn hashed_with(&self, secret: Option<Secret>) -> Secret {
+        secret.unwrap_or(self.alone)
     }
 
     /// By when an answer is wanted: a store that has time for one usually answers a hundred, but not a thousand.
@@ -107,8 +130,11 @@ impl Shared {
         secret: Option<Secret>,
         deadline: Deadline,
     ) -> Vec<Outcomes> {
-        if secret.is_none() || groups.iter().all(Group::is_empty) {
+        if groups.iter().all(Group::is_empty) {
             return Vec::new();
+        }
+        if secret.is_none() {
+            return groups.iter().map(|group| self.store.inner().decide_alone(group)).collect();
         }
         if self.remember {
             self.store.apply(groups, deadline).await
@@ -129,11 +155,11 @@ impl<'r> Question<'r> {
     fn new(
         terms: Terms<'r>,
         request: &Request<'_>,
-        secret: Option<Secret>,
+        secret: Secret,
     ) -> Result<(Self, Group<'r>), RequestError> {
         let Terms { rules, now, adjust } = terms;
         let path = parse_path(request)?;
-        let mut demand = rules.demand(request, &path, &secret.unwrap_or(Shared::NO_SECRET), now);
+        let mut demand = rules.demand(request, &path, &secret, now);
         adjust(&mut demand.group);
         let group = std::mem::take(&mut demand.group);
         let decision = Decision::new(demand.tier, request.cost, now);
@@ -153,6 +179,9 @@ impl<'r> Question<'r> {
             match outcome {
                 Outcome::Verdict(verdict) => {
                     decision.add(RuleVerdict { rule, shadow: take.shadow, verdict });
+                }
+                Outcome::Local(verdict) => {
+                    decision.add_local(RuleVerdict { rule, shadow: take.shadow, verdict });
                 }
                 // Whoever is refused need not hear what the others would have said.
                 Outcome::Unasked if refused => {}

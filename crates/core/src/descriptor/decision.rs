@@ -67,6 +67,12 @@ impl DescriptorDecision {
         self.said.push(Said::Verdict(said.rule, said.verdict));
     }
 
+    /// Adds what was decided about the next descriptor without the store.
+    pub fn add_local(&mut self, said: RuleVerdict) {
+        self.decision.add_local(said);
+        self.said.push(Said::Verdict(said.rule, said.verdict));
+    }
+
     /// Adds that nothing is known of the counter of the next descriptor.
     pub fn skip(&mut self, rule: u32) {
         self.said.push(Said::Unknown(rule));

@@ -109,7 +109,7 @@ impl Worker {
             Outcome::Verdict(_) => &self.refused,
             Outcome::Unavailable(_) => &self.unavailable,
             Outcome::Unknown(_) => &self.unknown,
-            Outcome::Unasked => panic!("nobody was asked"),
+            Outcome::Unasked | Outcome::Local(_) => panic!("nobody was asked"),
         };
         count.fetch_add(1, Ordering::SeqCst);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
+use bytes::Bytes;
 use http::header::{ETAG, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, Request, StatusCode};
 use schemars::JsonSchema;
@@ -89,12 +90,8 @@ pub(super) async fn put(
     Path(name): Path<String>,
     request: Request<Body>,
 ) -> Reply {
-    let guard = match guard(request.headers()) {
-        Ok(guard) => guard,
-        Err(wrong) => return wrong.into(),
-    };
-    let bytes = match body::read(request.into_body(), MAX_BYTES).await {
-        Ok(bytes) => bytes,
+    let (guard, bytes) = match read(request).await {
+        Ok(read) => read,
         Err(wrong) => return wrong.into(),
     };
     match decode(&name, &bytes) {
@@ -123,12 +120,8 @@ pub(super) async fn roll_back(
     Path(name): Path<String>,
     request: Request<Body>,
 ) -> Reply {
-    let guard = match guard(request.headers()) {
-        Ok(guard) => guard,
-        Err(wrong) => return wrong.into(),
-    };
-    let bytes = match body::read(request.into_body(), MAX_BYTES).await {
-        Ok(bytes) => bytes,
+    let (guard, bytes) = match read(request).await {
+        Ok(read) => read,
         Err(wrong) => return wrong.into(),
     };
     match serde_json::from_slice::<RollbackBody>(&bytes) {
@@ -218,6 +211,12 @@ pub(super) fn book(door: &Door) -> Result<&RuleBook, Wrong> {
         let message = "the built-in rules cannot be changed; serve with `--rules SOURCE`";
         Wrong::new(StatusCode::CONFLICT, "no_source", message)
     })
+}
+
+/// What a request asks a rule or a document to be, and its body.
+async fn read(request: Request<Body>) -> Result<(Guard, Bytes), Wrong> {
+    let guard = guard(request.headers())?;
+    Ok((guard, body::read(request.into_body(), MAX_BYTES).await?))
 }
 
 /// What the headers ask a rule or a document to be.

@@ -47,6 +47,8 @@ struct StoreBody {
     kind: String,
     /// How many requests were refused without asking a shared store, because it had just refused the same.
     denied_from_cache: u64,
+    /// How many requests were decided without it, wholly or in part, by counting in this process.
+    decided_locally: u64,
     /// The parts of a shared store; none if counters are in memory.
     shards: Vec<ShardBody>,
 }
@@ -72,6 +74,7 @@ impl StoreBody {
         Self {
             kind: node.store_kind.clone(),
             denied_from_cache: node.limiter.denied_from_cache(),
+            decided_locally: node.limiter.decided_locally(),
             shards: shards.into_iter().map(ShardBody::from).collect(),
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct Decisions {
     series: Mutex<BTreeMap<Labels, Arc<Series>>>,
     /// What those counted that have ended, so that the totals never fall.
     ended: Series,
+    /// How many were counted by this node because the store could not be asked.
+    local: AtomicU64,
 }
 
 impl Decisions {
@@ -101,6 +103,9 @@ impl Decisions {
     pub(crate) fn count(&self, table: &Table, decision: &Decision, rules: &RuleSet) {
         // The table lags behind the rules for a moment when they are replaced.
         let table = std::ptr::eq(Arc::as_ptr(&table.rules), rules).then_some(table);
+        if decision.status == Status::Local {
+            self.local.fetch_add(1, Ordering::Relaxed);
+        }
         let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
         let cause = decision.cause().map_or(rules.positions(), |rule| rule as usize);
         self.with_series(table, rules, (cause, tier), |series| series.add(Outcome::of(decision)));
@@ -140,7 +145,8 @@ impl Decisions {
     /// How many decisions were taken without the store.
     pub(crate) fn fallbacks(&self) -> u64 {
         let sums = self.sums();
-        sums[Outcome::FailedOpen as usize] + sums[Outcome::Unavailable as usize]
+        let local = self.local.load(Ordering::Relaxed);
+        sums[Outcome::FailedOpen as usize] + sums[Outcome::Unavailable as usize] + local
     }
 
     fn sums(&self) -> [u64; Outcome::NAMES.len()] {

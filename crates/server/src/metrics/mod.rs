@@ -84,7 +84,7 @@ impl Collector for Scrape {
         gauge(&mut encoder, "rules_quarantined", "Rule documents that are bad and not in force", aside)?;
         let errors = metrics.rules_load_errors.load(Ordering::Relaxed);
         counter(&mut encoder, "rules_load_errors", "Rules that could not be put in force", errors)?;
-        let help = "Decisions taken without the store: failed open or unavailable";
+        let help = "Decisions taken without the store: counted by this node, failed open or unavailable";
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;

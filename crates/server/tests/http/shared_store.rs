@@ -20,9 +20,12 @@ rules:
      match: {path_pattern: /open}}
   - {rule_id: strict, identifier_type: user_id, algorithm: fixed_window, limit: 10, window: 52w, on_store_failure: deny,
      match: {path_pattern: /closed}}
+  - {rule_id: local, identifier_type: user_id, algorithm: fixed_window, limit: 10, window: 52w,
+     match: {path_pattern: /local}}
 ";
 
 const OPEN: &str = r#"{"resource":"/open","user":"alice"}"#;
+const LOCAL: &str = r#"{"resource":"/local","user":"alice"}"#;
 const CLOSED: &str = r#"{"resource":"/closed","user":"alice"}"#;
 
 /// A server on this store is to wait so long that nothing is late on a busy machine.

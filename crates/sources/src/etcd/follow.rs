@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::link::Link;
 use super::trouble::Trouble;
 use super::url::EtcdUrl;
-use crate::following::{Gone, Teller};
-
-/// How long to wait before the first attempt to connect again.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long to wait at most.
-const LAST_PAUSE: Duration = Duration::from_secs(3);
-
-/// A connection that has lasted this long was a good one: the next attempt comes soon.
-const LASTING: Duration = Duration::from_secs(10);
+use crate::following::{Follower, Gone, Teller};
 
 /// How often a watch has to show that it is alive. Keep-alive asks the connection; this asks what sits behind it.
 const ASK: Duration = Duration::from_secs(5);
@@ -25,40 +16,16 @@ const ASK: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Follows the keys of one URL.
-pub(super) struct Follower {
+pub(super) struct EtcdFollower {
     url: EtcdUrl,
     teller: Teller,
     /// Which server to ask next.
     turn: usize,
 }
 
-impl Follower {
+impl EtcdFollower {
     pub(super) fn new(url: EtcdUrl, teller: Teller) -> Self {
         Self { url, teller, turn: 0 }
-    }
-
-    /// Goes on until nobody listens any more.
-    pub(super) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let trouble = match self.open_any().await {
-                Ok(link) => {
-                    let opened = Instant::now();
-                    let Ok(trouble) = self.follow(link).await else { return };
-                    if opened.elapsed() >= LASTING {
-                        pause = FIRST_PAUSE;
-                    }
-                    self.turn += 1;
-                    trouble
-                }
-                Err(trouble) => trouble,
-            };
-            if self.teller.trouble(trouble).await.is_err() {
-                return;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
-        }
     }
 
     /// Asks one server after the other. If none will do, the most telling reason is returned.
@@ -80,7 +47,7 @@ impl Follower {
 
     /// Tells the documents, now and after every change, until the connection is lost. A listener who is slow gets
     /// several changes as one.
-    async fn follow(&mut self, mut link: Link) -> Result<Trouble, Gone> {
+    async fn stay(&mut self, mut link: Link) -> Result<Trouble, Gone> {
         let mut ask = interval(ASK);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
@@ -112,6 +79,25 @@ impl Follower {
                 }
             }
         }
+    }
+}
+
+impl Follower for EtcdFollower {
+    type Link = Link;
+    const LAST_PAUSE: Duration = Duration::from_secs(3);
+
+    async fn open(&mut self) -> Result<Link, Trouble> {
+        self.open_any().await
+    }
+
+    async fn follow(&mut self, link: Link) -> Result<Trouble, Gone> {
+        let trouble = self.stay(link).await?;
+        self.turn += 1;
+        Ok(trouble)
+    }
+
+    fn teller(&mut self) -> &mut Teller {
+        &mut self.teller
     }
 }
 

@@ -2,28 +2,19 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::link::Link;
 use super::place::Place;
 use super::trouble::{self, Trouble};
 use super::url::PostgresUrl;
-use crate::following::{Gone, Teller};
-
-/// How long to wait before the first attempt to connect again.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long to wait at most.
-const LAST_PAUSE: Duration = Duration::from_secs(3);
-
-/// A connection that has lasted this long was a good one: the next attempt comes soon.
-const LASTING: Duration = Duration::from_secs(10);
+use crate::following::{Follower, Gone, Teller};
 
 /// How often the version is asked for although nothing was heard.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Follows the rows of one URL.
-pub(super) struct Follower {
+pub(super) struct PostgresFollower {
     url: PostgresUrl,
     teller: Teller,
     /// Which server to ask next.
@@ -32,33 +23,9 @@ pub(super) struct Follower {
     newest: u64,
 }
 
-impl Follower {
+impl PostgresFollower {
     pub(super) fn new(url: PostgresUrl, teller: Teller) -> Self {
         Self { url, teller, turn: 0, newest: 0 }
-    }
-
-    /// Goes on until nobody listens any more.
-    pub(super) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let trouble = match self.open_any().await {
-                Ok(link) => {
-                    let opened = Instant::now();
-                    let Ok(trouble) = self.follow(link).await else { return };
-                    if opened.elapsed() >= LASTING {
-                        pause = FIRST_PAUSE;
-                    }
-                    self.turn += 1;
-                    trouble
-                }
-                Err(trouble) => trouble,
-            };
-            if self.teller.trouble(trouble).await.is_err() {
-                return;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
-        }
     }
 
     /// Asks one server after the other. If none will do, the most telling reason is returned.
@@ -78,7 +45,7 @@ impl Follower {
 
     /// Tells the documents, now and after every change, until the connection is lost. A listener who is slow gets
     /// several changes as one.
-    async fn follow(&mut self, mut link: Link) -> Result<Trouble, Gone> {
+    async fn stay(&mut self, mut link: Link) -> Result<Trouble, Gone> {
         let mut poll = interval_at(Instant::now() + POLL, POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut news = true;
@@ -112,6 +79,25 @@ impl Follower {
             link.rows().documents(&self.url)
         };
         self.teller.news(documents, |last| next_version(last, version)).await
+    }
+}
+
+impl Follower for PostgresFollower {
+    type Link = Link;
+    const LAST_PAUSE: Duration = Duration::from_secs(3);
+
+    async fn open(&mut self) -> Result<Link, Trouble> {
+        self.open_any().await
+    }
+
+    async fn follow(&mut self, link: Link) -> Result<Trouble, Gone> {
+        let trouble = self.stay(link).await?;
+        self.turn += 1;
+        Ok(trouble)
+    }
+
+    fn teller(&mut self) -> &mut Teller {
+        &mut self.teller
     }
 }
 

@@ -2,23 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use zookeeper_client::SessionState;
 
 use super::link::Link;
 use super::nodes::{VERSIONS, version_of};
 use super::trouble::{self, Trouble};
 use super::url::ZookeeperUrl;
-use crate::following::{Gone, Teller};
-
-/// How long to wait before the first attempt to open a session again.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long to wait at most. A session costs the ensemble two writes.
-const LAST_PAUSE: Duration = Duration::from_secs(5);
-
-/// A session that has lasted this long was a good one: the next attempt comes soon.
-const LASTING: Duration = Duration::from_secs(10);
+use crate::following::{Follower, Gone, Teller};
 
 /// How long the client may look for another server before that is trouble.
 const GRACE: Duration = Duration::from_secs(3);
@@ -31,43 +22,19 @@ const COMPARE: Duration = Duration::from_secs(30);
 const REST: u32 = 20;
 
 /// Follows the znodes of one URL.
-pub(super) struct Follower {
+pub(super) struct ZookeeperFollower {
     url: ZookeeperUrl,
     teller: Teller,
 }
 
-impl Follower {
+impl ZookeeperFollower {
     pub(super) fn new(url: ZookeeperUrl, teller: Teller) -> Self {
         Self { url, teller }
     }
 
-    /// Goes on until nobody listens any more.
-    pub(super) async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let opening = Instant::now();
-            let trouble = match Link::open(&self.url).await {
-                Ok(link) => {
-                    let opened = Instant::now();
-                    let Ok(trouble) = self.follow(link, opened - opening).await else { return };
-                    if opened.elapsed() >= LASTING {
-                        pause = FIRST_PAUSE;
-                    }
-                    trouble
-                }
-                Err(trouble) => trouble,
-            };
-            if self.teller.trouble(trouble).await.is_err() {
-                return;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LAST_PAUSE);
-        }
-    }
-
     /// Tells the documents, now and after every change, until the servers are lost. A listener who is slow gets several
     /// changes as one. `took` is how long reading everything takes.
-    async fn follow(&mut self, mut link: Link, took: Duration) -> Result<Trouble, Gone> {
+    async fn stay(&mut self, mut link: Link, took: Duration) -> Result<Trouble, Gone> {
         let mut states = link.states();
         let mut lost = matches!(states.state(), SessionState::Disconnected).then(Instant::now);
         let mut compare = Instant::now() + rest(took);
@@ -110,6 +77,26 @@ impl Follower {
                 Err(trouble) => return Ok(trouble),
             }
         }
+    }
+}
+
+impl Follower for ZookeeperFollower {
+    type Link = (Link, Duration);
+    // A session costs the ensemble two writes.
+    const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+    async fn open(&mut self) -> Result<(Link, Duration), Trouble> {
+        let opening = Instant::now();
+        let link = Link::open(&self.url).await?;
+        Ok((link, opening.elapsed()))
+    }
+
+    async fn follow(&mut self, (link, took): (Link, Duration)) -> Result<Trouble, Gone> {
+        self.stay(link, took).await
+    }
+
+    fn teller(&mut self) -> &mut Teller {
+        &mut self.teller
     }
 }
 

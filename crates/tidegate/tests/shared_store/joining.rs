@@ -34,11 +34,16 @@ async fn decide(policies: &[OnStoreFailure], says: &[Say]) -> (bool, Status, Opt
 async fn outcomes_become_a_decision() {
     let enforced = |allowed| (allowed, Status::Enforced);
     let (open, closed) = ((true, Status::Disabled), (false, Status::Unavailable));
+    let local = (true, Status::Local);
     for (policies, says, (allowed, status), rule, told) in [
         (&[Deny, Deny][..], &[Yes, Yes][..], enforced(true), "r0", &[0, 1][..]),
         (&[Deny, Deny], &[Yes, No], enforced(false), "r1", &[0, 1]),
         (&[Allow], &[Unavailable], open, "r0", &[]),
-        (&[Local], &[Unknown], open, "r0", &[]),
+        (&[Local], &[Unknown], local, "r0", &[0]),
+        (&[Local], &[], local, "r0", &[0]),
+        (&[Local, Deny], &[Unavailable, Unknown], closed, "r1", &[]),
+        (&[Local, Deny], &[Unavailable, No], enforced(false), "r1", &[1]),
+        (&[Local, Allow], &[Unavailable, Unavailable], open, "r0", &[0]),
         (&[Deny], &[Unavailable], closed, "r0", &[]),
         (&[Deny], &[Unknown], closed, "r0", &[]),
         (&[Allow, Deny, Deny], &[Unknown, Unavailable, Unknown], closed, "r1", &[]),
@@ -69,7 +74,7 @@ async fn a_shadow_fails_nobody() {
 async fn without_the_secret_nobody_is_asked() {
     let store = Fake::new(&[Yes]);
     let secret = store.secret.lock().unwrap().take();
-    for (policy, status) in [(Allow, Status::Disabled), (Deny, Status::Unavailable)] {
+    for (policy, status) in [(Allow, Status::Disabled), (Local, Status::Local), (Deny, Status::Unavailable)] {
         let limiter = limiter(&store, &[policy]);
         assert_eq!(limiter.check(&ALICE).await.unwrap().status, status);
         assert_eq!(limiter.check_all(&[ALICE]).await[0].as_ref().unwrap().status, status);

@@ -8,7 +8,7 @@ use tidegate_redis::RedisStore;
 use tidegate_server::{Config, RulesFeed, SharedStore};
 use tidegate_testkit::Redis;
 
-use super::{CLOSED, OPEN, RULES, connected_to, health, is_degraded, series, start_on, usable};
+use super::{CLOSED, LOCAL, OPEN, RULES, connected_to, health, is_degraded, on, series, start_on, usable};
 use crate::client::{Ask, config, send, start_with};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,6 +63,50 @@ async fn while_the_store_is_away_the_rules_decide() {
     assert_eq!(health(&server).await["reasons"], json!([]));
 }
 
+/// Two nodes, of which each knows that there are two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_is_away_nodes_count_by_themselves_and_go_on_from_where_it_was() {
+    let redis = Redis::start();
+    let config = || Config { nodes: std::num::NonZeroU32::new(2).unwrap(), ..on(&redis) };
+    let feed = || RulesFeed::fixed("rules.yaml", RULES);
+    let nodes = [start_with(config(), feed()).await, start_with(config(), feed()).await];
+    for node in &nodes {
+        usable(node).await;
+    }
+    // Both have heard of it: 2 and 4 are left by then.
+    for used in 1..=6 {
+        let answer = nodes[usize::from(used > 3)].check(LOCAL).await.json();
+        assert_eq!((&answer["remaining"], &answer["status"]), (&json!(10 - used), &json!("enforced")));
+    }
+    redis.kill();
+    let mut admitted = [0, 0];
+    for (node, admitted) in nodes.iter().zip(&mut admitted) {
+        is_degraded(node, &redis.address().to_string()).await;
+        for _ in 0..10 {
+            let answer = node.check(LOCAL).await;
+            assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-status")), (200, None));
+            let answer = answer.json();
+            assert_eq!(
+                (&answer["status"], &answer["limit"], &answer["mode"]),
+                (&json!("local"), &json!(10), &json!("degraded"))
+            );
+            *admitted += u64::from(answer["allowed"] == true);
+        }
+        let refused = node.authorize(&[("x-original-uri", "/local"), ("x-user-id", "alice")]).await;
+        assert_eq!(refused.status, 429);
+        assert!(node.metric("tidegate_fallback_requests_total").await >= Some(11.0));
+        assert!(node.admin("/v1/status").await.json()["store"]["decided_locally"].as_u64() >= Some(11));
+    }
+    assert_eq!(admitted, [3, 2], "half of seven and half of four");
+    // It comes back empty, and is told what was admitted without it.
+    redis.restart();
+    for (node, left) in nodes.iter().zip([10 - 3 - 1, 10 - 3 - 1 - 2 - 1]) {
+        usable(node).await;
+        let answer = node.check(LOCAL).await.json();
+        assert_eq!((&answer["status"], &answer["remaining"]), (&json!("enforced"), &json!(left)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_without_its_store() {
     let redis = Redis::start();
@@ -71,6 +115,8 @@ async fn a_server_starts_without_its_store() {
     is_degraded(&server, &redis.address().to_string()).await;
     assert_eq!(server.check(CLOSED).await.status, 503);
     assert_eq!(server.check(OPEN).await.json()["status"], "disabled");
+    let local = server.check(LOCAL).await.json();
+    assert_eq!((&local["status"], &local["remaining"]), (&json!("local"), &json!(9)));
     redis.restart();
     usable(&server).await;
     assert_eq!(server.check(OPEN).await.json()["remaining"], 9);

@@ -1,0 +1,251 @@
+//! Counting in this process what a shared store cannot decide.
+//!
+//! Never from a fresh counter: whatever the store last said about a key is where counting goes on. What others admit
+//! meanwhile is not known here, so each of so many nodes has its share of a limit only.
+//!
+//! When the store is back, a key is handed back to it with the next request for it: what was admitted here, as far as time
+//! has not given it back since, is taken there first. So nobody who used up a limit without the store finds it unused
+//! afterwards, and the store is not flooded with settlements when it has just come back.
+
+mod last_seen;
+mod ledger;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+use tidegate_core::rule::OnStoreFailure;
+use tidegate_core::{Secret, Take, Timestamp};
+
+use crate::{
+    Action, Answer, Clock, Deadline, Failure, Group, MemoryStore, Operation, Outcome, Outcomes, Shard, Store,
+};
+use last_seen::LastSeen;
+use ledger::Ledger;
+
+/// A store, and this process in its place where a rule says so ([`OnStoreFailure::Local`]).
+pub struct Fallback<S> {
+    inner: S,
+    memory: MemoryStore,
+    seen: LastSeen,
+    /// How many nodes count by themselves when the store is away.
+    nodes: u64,
+    clock: Arc<dyn Clock>,
+    decided: AtomicU64,
+    ledger: Ledger,
+    settled: AtomicU64,
+}
+
+impl<S: Store> Fallback<S> {
+    /// Counts at most `max_keys` keys by itself, a share of one in `nodes` of each limit.
+    pub fn new(inner: S, nodes: u32, max_keys: usize, clock: Arc<dyn Clock>) -> Self {
+        let memory = MemoryStore::new(max_keys, Arc::clone(&clock));
+        let (seen, nodes) = (LastSeen::new(), u64::from(nodes.max(1)));
+        let (decided, settled) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { inner, memory, seen, nodes, clock, decided, ledger: Ledger::default(), settled }
+    }
+
+    /// The store itself.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// How many groups were decided here, wholly or in part.
+    pub fn decided(&self) -> u64 {
+        self.decided.load(Ordering::Relaxed)
+    }
+
+    /// How much was admitted here and taken from the store's counters afterwards.
+    pub fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Decides a group of which the store knows nothing, because it was never reached.
+    pub fn decide_alone(&self, group: &[Operation<'_>]) -> Outcomes {
+        let mut outcomes = group.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect();
+        self.stand_in(group, &mut outcomes, self.clock.now());
+        outcomes
+    }
+
+    /// Decides here what the store could not, and returns what it has to take back because of that.
+    fn stand_in<'r>(&self, group: &[Operation<'r>], outcomes: &mut Outcomes, now: Timestamp) -> Group<'r> {
+        let pairs = || group.iter().zip(outcomes.iter());
+        for (op, outcome) in pairs() {
+            if let Outcome::Verdict(verdict) = outcome {
+                self.seen.learn(op.take.key.fingerprint(), verdict.remaining, now);
+            }
+        }
+        let binds = |op: &Operation<'_>| !op.take.shadow;
+        let refused = pairs()
+            .any(|(op, outcome)| binds(op) && outcome.verdict().is_some_and(|verdict| !verdict.allowed));
+        let turned_away = pairs().any(|(op, outcome)| {
+            binds(op) && is_failure(outcome) && op.take.on_store_failure == OnStoreFailure::Deny
+        });
+        let open: SmallVec<[usize; 4]> =
+            pairs().enumerate().filter(|(_, (op, outcome))| is_ours(op, outcome)).map(|(at, _)| at).collect();
+        if refused || turned_away || open.is_empty() {
+            return Group::new();
+        }
+        self.decided.fetch_add(1, Ordering::Relaxed);
+        let ours: Group<'r> = open.iter().map(|&at| self.share(&group[at])).collect();
+        ours.iter().for_each(|op| self.seed(op, now));
+        let (mut passes, mut admitted) = (true, SmallVec::<[([u64; 2], u64); 4]>::new());
+        for ((&at, op), outcome) in open.iter().zip(&ours).zip(self.memory.apply_at(&ours, now)) {
+            let Outcome::Verdict(mut verdict) = outcome else { continue };
+            passes &= verdict.allowed || op.take.shadow;
+            if verdict.allowed && op.action == Action::Take {
+                admitted.push((op.take.key.fingerprint(), op.take.cost));
+            }
+            // People are told the limit, not the share of it that this node happens to have.
+            verdict.quota = group[at].take.quota;
+            outcomes[at] = Outcome::Local(verdict);
+        }
+        if !passes {
+            return taken(group, outcomes);
+        }
+        admitted.into_iter().for_each(|(fingerprint, cost)| self.ledger.add(fingerprint, cost));
+        Group::new()
+    }
+
+    /// Takes from the store's counters what was admitted here without it, for the keys of these groups.
+    async fn settle<'r>(&self, groups: &[Group<'r>], deadline: Deadline) {
+        let now = self.clock.now();
+        let debts: Vec<Debt<'r>> = groups.iter().flatten().filter_map(|op| self.debt_of(op, now)).collect();
+        if debts.is_empty() {
+            return;
+        }
+        let payments: Vec<Group<'r>> =
+            debts.iter().map(|debt| Group::from_elem(debt.owed.into(), 1)).collect();
+        let mut rests = Vec::new();
+        let outcomes = self.inner.apply(&payments, deadline).await;
+        for (debt, outcomes) in debts.iter().zip(outcomes) {
+            match outcomes.first() {
+                Some(Outcome::Verdict(verdict)) if verdict.allowed => {
+                    self.settled.fetch_add(debt.owed.cost, Ordering::Relaxed);
+                }
+                // More than there is cannot be taken, so all there is.
+                Some(Outcome::Verdict(verdict)) => {
+                    self.settled.fetch_add(verdict.remaining, Ordering::Relaxed);
+                    rests.push(Take { cost: verdict.remaining, ..debt.owed });
+                }
+                Some(Outcome::Unavailable(_)) | None => {
+                    self.ledger.add(debt.owed.key.fingerprint(), debt.admitted);
+                }
+                // It may have been taken: twice would be worse than not at all.
+                Some(Outcome::Unknown(_) | Outcome::Local(_) | Outcome::Unasked) => {}
+            }
+        }
+        rests.retain(|rest| rest.cost > 0);
+        if !rests.is_empty() {
+            let rests: Vec<Group<'r>> =
+                rests.into_iter().map(|rest| Group::from_elem(rest.into(), 1)).collect();
+            self.inner.apply(&rests, deadline).await;
+        }
+    }
+
+    /// What is still owed for the key of an operation, which is crossed out: of what was admitted, as much as still counts
+    /// here by now.
+    fn debt_of<'r>(&self, op: &Operation<'r>, now: Timestamp) -> Option<Debt<'r>> {
+        let admitted = self.ledger.take(op.take.key.fingerprint())?;
+        let here = Take { cost: 0, ..self.share(op).take };
+        let known = self.memory.apply_at(&[Operation { take: here, action: Action::Peek }], now);
+        let left = known.first().and_then(Outcome::verdict).map_or(0, |verdict| verdict.remaining);
+        let cost = admitted.min(here.quota.capacity().saturating_sub(left));
+        let owed = Take { cost, request_id: None, shadow: false, ..op.take };
+        (cost > 0).then_some(Debt { owed, admitted })
+    }
+
+    /// The operation, on this node's share.
+    fn share<'r>(&self, op: &Operation<'r>) -> Operation<'r> {
+        let quota = op.take.quota.share_of(self.nodes);
+        Operation { take: Take { quota, ..op.take }, action: op.action }
+    }
+
+    /// Has the counter be at least as used as the store last said.
+    fn seed(&self, op: &Operation<'_>, now: Timestamp) {
+        let Some((remaining, at)) = self.seen.not_yet_used(op.take.key.fingerprint()) else { return };
+        let capacity = op.take.quota.capacity();
+        let used = capacity.saturating_sub(remaining / self.nodes);
+        let take = |cost| Take { cost, request_id: None, shadow: false, ..op.take };
+        let look = Operation { take: take(0), action: Action::Peek };
+        let at = at.min(now);
+        let known = self.memory.apply_at(&[look], at);
+        let left = known.first().and_then(Outcome::verdict).map_or(capacity, |verdict| verdict.remaining);
+        let missing = used.saturating_sub(capacity.saturating_sub(left));
+        if missing > 0 {
+            self.memory.apply_at(&[take(missing).into()], at);
+        }
+    }
+}
+
+/// What is to be taken from a counter of the store.
+struct Debt<'r> {
+    owed: Take<'r>,
+    /// What was admitted in all.
+    admitted: u64,
+}
+
+/// Whether it is not known what the store would say.
+fn is_failure(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unavailable(_) | Outcome::Unknown(_))
+}
+
+fn is_ours(op: &Operation<'_>, outcome: &Outcome) -> bool {
+    let counts = matches!(op.action, Action::Peek | Action::Take);
+    is_failure(outcome) && counts && op.take.on_store_failure == OnStoreFailure::Local
+}
+
+/// What the store has counted for a request that is refused after all, to be given back.
+fn taken<'r>(group: &[Operation<'r>], outcomes: &Outcomes) -> Group<'r> {
+    let counted = |(op, outcome): (&Operation<'r>, &Outcome)| match outcome {
+        Outcome::Verdict(verdict) if verdict.allowed && op.action == Action::Take => {
+            Some(Operation { action: Action::Return { since: Timestamp::LATEST }, ..*op })
+        }
+        _ => None,
+    };
+    group.iter().zip(outcomes).filter_map(counted).collect()
+}
+
+impl<S: Store> Store for Fallback<S> {
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
+        Box::pin(async move {
+            if !self.ledger.is_empty() {
+                // Apart, so that the usual case need not carry what it does not use.
+                Box::pin(self.settle(groups, deadline)).await;
+            }
+            let mut answers = self.inner.apply(groups, deadline).await;
+            let now = self.clock.now();
+            let mut returns: Vec<Group<'r>> = Vec::new();
+            for (group, outcomes) in groups.iter().zip(&mut answers) {
+                // Whatever is missing is not known.
+                outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
+                let back = self.stand_in(group, outcomes, now);
+                if !back.is_empty() {
+                    returns.push(back);
+                }
+            }
+            if !returns.is_empty() {
+                self.inner.apply(&returns, deadline).await;
+            }
+            answers
+        })
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        self.inner.secret()
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.inner.problem()
+    }
+
+    fn shards(&self) -> Vec<Shard> {
+        self.inner.shards()
+    }
+}
+
+impl<S> std::fmt::Debug for Fallback<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fallback").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

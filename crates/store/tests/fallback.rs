@@ -1,0 +1,242 @@
+//! Counting here what the store cannot, in front of a store that comes and goes.
+#![allow(clippy::unwrap_used, reason = "this is how a test fails")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate_core::rule::OnStoreFailure;
+use tidegate_core::{Algorithm, Key, Quota, Secret, Span, Take, Timestamp};
+use tidegate_store::{
+    Answer, Clock, Deadline, Failure, Fallback, Group, ManualClock, MemoryStore, Operation, Outcome,
+    Outcomes, Store,
+};
+
+const START: Timestamp = Timestamp::from_millis(1_704_067_200_000);
+const SECRET: Secret = Secret::new([4; 16]);
+const HOUR: Span = Span::from_secs(3600);
+
+const ALGORITHMS: [Algorithm; 4] =
+    [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
+
+/// A store of which some rules' counters cannot be reached.
+struct Flaky {
+    memory: MemoryStore,
+    away: Mutex<Vec<&'static str>>,
+    asked: AtomicU64,
+    clock: Arc<ManualClock>,
+}
+
+impl Store for Flaky {
+    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], _: Deadline) -> Answer<'a> {
+        let away = self.away.lock().unwrap().clone();
+        let is_away = |op: &Operation<'_>| away.contains(&op.take.key.rule_id);
+        let answer = |group: &Group<'r>| -> Outcomes {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let here: Group<'r> = group.iter().filter(|op| !is_away(op)).copied().collect();
+            let mut known = self.memory.apply_at(&here, self.clock.now()).into_iter();
+            let each = group.iter().map(|op| match is_away(op) {
+                true => Outcome::Unavailable(Failure::Connection),
+                false => known.next().unwrap(),
+            });
+            each.collect()
+        };
+        Box::pin(std::future::ready(groups.iter().map(answer).collect()))
+    }
+}
+
+struct Bench {
+    store: Fallback<Flaky>,
+    clock: Arc<ManualClock>,
+}
+
+impl Bench {
+    fn new(nodes: u32) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let flaky = Flaky {
+            memory: MemoryStore::new(1000, clock.clone()),
+            away: Mutex::default(),
+            asked: AtomicU64::new(0),
+            clock: clock.clone(),
+        };
+        Self { store: Fallback::new(flaky, nodes, 1000, clock.clone()), clock }
+    }
+
+    fn lose(&self, rules: &[&'static str]) {
+        *self.store.inner().away.lock().unwrap() = rules.to_vec();
+    }
+
+    async fn apply(&self, takes: &[Take<'_>]) -> Outcomes {
+        let groups: [Group<'_>; 1] = [takes.iter().map(|&take| take.into()).collect()];
+        self.store.apply(&groups, Deadline::after(Instant::now(), Duration::from_secs(1))).await.remove(0)
+    }
+
+    /// How many of so many requests are admitted.
+    async fn admitted(&self, count: usize, take: Take<'_>) -> usize {
+        let mut admitted = 0;
+        for _ in 0..count {
+            let outcomes = self.apply(&[take]).await;
+            admitted += usize::from(outcomes[0].verdict().is_some_and(|verdict| verdict.allowed));
+        }
+        admitted
+    }
+}
+
+fn take(rule: &'static str, user: &str, algorithm: Algorithm, limit: u64) -> Take<'static> {
+    let quota = Quota::new(algorithm, limit, HOUR).unwrap();
+    let tag = SECRET.encode().part(0, user.as_bytes()).tag();
+    Take::new(Key::new(rule, algorithm, tag), quota, 1)
+}
+
+#[tokio::test]
+async fn counting_goes_on_where_the_store_left_off() {
+    for algorithm in ALGORITHMS {
+        let bench = Bench::new(1);
+        let alice = take("r", "alice", algorithm, 10);
+        assert_eq!(bench.admitted(7, alice).await, 7);
+        bench.lose(&["r"]);
+        assert_eq!(bench.admitted(10, alice).await, 3, "{algorithm:?}: seven were known");
+        let outcome = bench.apply(&[alice]).await[0];
+        let Outcome::Local(verdict) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((verdict.allowed, verdict.remaining, verdict.quota.limit()), (false, 0, 10));
+        // Whoever was never seen begins here.
+        assert_eq!(bench.admitted(20, take("r", "bob", algorithm, 10)).await, 10, "{algorithm:?}");
+        // Time gives it back as ever.
+        bench.clock.advance(HOUR + HOUR);
+        assert_eq!(bench.admitted(20, alice).await, 10, "{algorithm:?}");
+        // The store is asked again as soon as it is there.
+        bench.lose(&[]);
+        let outcome = bench.apply(&[alice]).await[0];
+        assert!(matches!(outcome, Outcome::Verdict(verdict) if !verdict.allowed), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_admitted_here_is_taken_there_once_the_store_is_back() {
+    for algorithm in ALGORITHMS {
+        let bench = Bench::new(1);
+        let alice = take("r", "alice", algorithm, 10);
+        assert_eq!(bench.admitted(3, alice).await, 3);
+        bench.lose(&["r"]);
+        assert_eq!(bench.admitted(4, alice).await, 4);
+        bench.lose(&[]);
+        for left in [2, 1, 0] {
+            let outcome = bench.apply(&[alice]).await[0];
+            assert!(
+                matches!(outcome, Outcome::Verdict(v) if v.allowed && v.remaining == left),
+                "{algorithm:?} {outcome:?}"
+            );
+        }
+        assert_eq!((bench.admitted(5, alice).await, bench.store.settled()), (0, 4), "{algorithm:?}");
+
+        // Whoever used up a limit without the store finds it used up; however often that happens.
+        let bob = take("r", "bob", algorithm, 10);
+        for _ in 0..3 {
+            bench.lose(&["r"]);
+            bench.admitted(20, bob).await;
+            bench.lose(&[]);
+            assert_eq!(bench.admitted(5, bob).await, 0, "{algorithm:?}");
+        }
+        // What time has given back is not owed any more.
+        let carol = take("r", "carol", algorithm, 10);
+        bench.lose(&["r"]);
+        assert_eq!(bench.admitted(10, carol).await, 10);
+        bench.clock.advance(HOUR + HOUR);
+        bench.lose(&[]);
+        assert_eq!(bench.admitted(20, carol).await, 10, "{algorithm:?}");
+    }
+}
+
+/// Half an hour of refill pays half of what was admitted.
+#[tokio::test]
+async fn a_bucket_owes_what_it_has_not_refilled() {
+    let bench = Bench::new(1);
+    let alice = take("r", "alice", Algorithm::TokenBucket, 10);
+    bench.lose(&["r"]);
+    assert_eq!(bench.admitted(10, alice).await, 10);
+    bench.clock.advance(Span::from_secs(1800));
+    bench.lose(&[]);
+    let look = Take { cost: 0, ..alice };
+    assert_eq!(bench.apply(&[look]).await[0].verdict().unwrap().remaining, 5);
+    assert_eq!(bench.apply(&[look]).await[0].verdict().unwrap().remaining, 5, "once");
+}
+
+#[tokio::test]
+async fn each_of_several_nodes_has_its_share() {
+    for algorithm in ALGORITHMS {
+        let nodes = [Bench::new(3), Bench::new(3), Bench::new(3)];
+        let mut sum = 0;
+        for node in &nodes {
+            node.lose(&["r"]);
+            sum += node.admitted(50, take("r", "alice", algorithm, 31)).await;
+        }
+        assert_eq!(sum, 30, "{algorithm:?}: never more than the limit");
+        // What is known to be used up already is divided, too.
+        let node = Bench::new(3);
+        assert_eq!(node.admitted(16, take("r", "bob", algorithm, 31)).await, 16);
+        node.lose(&["r"]);
+        assert_eq!(
+            node.admitted(50, take("r", "bob", algorithm, 31)).await,
+            5,
+            "{algorithm:?}: a third of fifteen"
+        );
+    }
+    let tiny = Bench::new(10);
+    tiny.lose(&["r"]);
+    assert_eq!(tiny.admitted(5, take("r", "alice", Algorithm::FixedWindow, 3)).await, 1, "never nothing");
+    assert_eq!(
+        tiny.admitted(5, take("r", "alice", Algorithm::TokenBucket, 0)).await,
+        0,
+        "but blocked is blocked"
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_is_turned_away_anyway_counts_nowhere() {
+    let bench = Bench::new(1);
+    let local = take("local", "alice", Algorithm::FixedWindow, 5);
+    let closed =
+        Take { on_store_failure: OnStoreFailure::Deny, ..take("closed", "alice", Algorithm::FixedWindow, 5) };
+    bench.lose(&["local", "closed"]);
+    for _ in 0..20 {
+        let outcomes = bench.apply(&[local, closed]).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unavailable(_))), "{outcomes:?}");
+    }
+    assert_eq!(bench.admitted(20, local).await, 5, "nothing was taken from it");
+    let open =
+        Take { on_store_failure: OnStoreFailure::Allow, ..take("open", "alice", Algorithm::FixedWindow, 5) };
+    bench.lose(&["open"]);
+    assert!(matches!(bench.apply(&[open]).await[0], Outcome::Unavailable(_)), "that is for the rule to say");
+}
+
+#[tokio::test]
+async fn what_the_store_has_counted_for_a_refused_request_is_given_back() {
+    let bench = Bench::new(1);
+    let (there, here) =
+        (take("there", "a", Algorithm::FixedWindow, 100), take("here", "b", Algorithm::FixedWindow, 3));
+    bench.lose(&["here"]);
+    let mut admitted = 0;
+    for _ in 0..50 {
+        let outcomes = bench.apply(&[there, here]).await;
+        admitted += u64::from(outcomes.iter().all(|outcome| outcome.verdict().unwrap().allowed));
+    }
+    let look = Take { cost: 0, ..there };
+    assert_eq!((admitted, bench.apply(&[look]).await[0].verdict().unwrap().remaining), (3, 97));
+    // A refusal by the store leaves what is counted here alone.
+    let none = take("none", "a", Algorithm::FixedWindow, 0);
+    let fresh = take("here", "c", Algorithm::FixedWindow, 3);
+    for _ in 0..10 {
+        assert!(!bench.apply(&[none, fresh]).await[0].verdict().unwrap().allowed);
+    }
+    assert_eq!(bench.admitted(10, fresh).await, 3);
+}
+
+#[tokio::test]
+async fn a_store_that_was_never_reached_is_stood_in_for() {
+    let bench = Bench::new(2);
+    let group = [Operation::from(take("r", "alice", Algorithm::TokenBucket, 10))];
+    let allowed = |outcomes: &Outcomes| outcomes[0].verdict().is_some_and(|verdict| verdict.allowed);
+    let admitted = (0..20).filter(|_| allowed(&bench.store.decide_alone(&group))).count();
+    assert_eq!((admitted, bench.store.decided()), (5, 20));
+    assert_eq!(bench.store.inner().asked.load(Ordering::Relaxed), 0);
+}
