@@ -15,6 +15,9 @@ const USUALLY: Duration = Duration::from_secs(1);
 /// How often to look at first, and while something is wrong: whoever waits for the end of it waits no longer.
 const SOON: Duration = Duration::from_millis(100);
 
+/// For how many keys to settle with a store that is back, each time it is looked at: two thousand a second.
+const SETTLED_AT_ONCE: usize = 200;
+
 /// Keeps the node's health true to its store, for as long as this runs.
 pub(crate) async fn watch(node: Arc<Node>) {
     let Some(store) = node.limiter.shared() else { return };
@@ -32,8 +35,11 @@ pub(crate) async fn watch(node: Arc<Node>) {
             _ => {}
         }
         well = problems.is_empty();
-        pause = if well { USUALLY } else { SOON };
         node.health.set(Concern::Store, problems, node.now());
+        if well && node.limiter.unsettled() > 0 {
+            node.limiter.settle_some(SETTLED_AT_ONCE).await;
+        }
+        pause = if well && node.limiter.unsettled() == 0 { USUALLY } else { SOON };
     }
 }
 

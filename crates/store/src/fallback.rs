@@ -3,9 +3,9 @@
 //! Never from a fresh counter: whatever the store last said about a key is where counting goes on. What others admit
 //! meanwhile is not known here, so each of so many nodes has its share of a limit only.
 //!
-//! When the store is back, a key is handed back to it with the next request for it: what was admitted here, as far as time
-//! has not given it back since, is taken there first. So nobody who used up a limit without the store finds it unused
-//! afterwards, and the store is not flooded with settlements when it has just come back.
+//! When the store is back, what was admitted here, as far as time has not given it back since, is taken there: for a key
+//! that is asked about before the answer, for all others at a pace that a store feels little of which has just come back.
+//! So nobody who used up a limit without the store finds it unused afterwards.
 
 mod last_seen;
 mod ledger;
@@ -21,7 +21,7 @@ use crate::{
     Action, Answer, Clock, Deadline, Failure, Group, MemoryStore, Operation, Outcome, Outcomes, Shard, Store,
 };
 use last_seen::LastSeen;
-use ledger::Ledger;
+use ledger::{Ledger, Owed};
 
 /// A store, and this process in its place where a rule says so ([`OnStoreFailure::Local`]).
 pub struct Fallback<S> {
@@ -89,12 +89,12 @@ impl<S: Store> Fallback<S> {
         self.decided.fetch_add(1, Ordering::Relaxed);
         let ours: Group<'r> = open.iter().map(|&at| self.share(&group[at])).collect();
         ours.iter().for_each(|op| self.seed(op, now));
-        let (mut passes, mut admitted) = (true, SmallVec::<[([u64; 2], u64); 4]>::new());
+        let (mut passes, mut admitted) = (true, SmallVec::<[Take<'r>; 4]>::new());
         for ((&at, op), outcome) in open.iter().zip(&ours).zip(self.memory.apply_at(&ours, now)) {
             let Outcome::Verdict(mut verdict) = outcome else { continue };
             passes &= verdict.allowed || op.take.shadow;
             if verdict.allowed && op.action == Action::Take {
-                admitted.push((op.take.key.fingerprint(), op.take.cost));
+                admitted.push(group[at].take);
             }
             // People are told the limit, not the share of it that this node happens to have.
             verdict.quota = group[at].take.quota;
@@ -103,56 +103,68 @@ impl<S: Store> Fallback<S> {
         if !passes {
             return taken(group, outcomes);
         }
-        admitted.into_iter().for_each(|(fingerprint, cost)| self.ledger.add(fingerprint, cost));
+        admitted.iter().for_each(|take| self.ledger.add(take));
         Group::new()
     }
 
-    /// Takes from the store's counters what was admitted here without it, for the keys of these groups.
-    async fn settle<'r>(&self, groups: &[Group<'r>], deadline: Deadline) {
+    /// For how many keys the store does not know yet what was admitted here.
+    pub fn unsettled(&self) -> usize {
+        self.ledger.len()
+    }
+
+    /// Settles with the store for some keys, at most so many, whether or not anybody asks for them. To be called again and
+    /// again while the store is well, at a pace that it does not feel.
+    pub async fn settle_some(&self, most: usize, deadline: Deadline) {
+        self.pay(&self.ledger.cross_out_some(most), deadline).await;
+    }
+
+    /// Settles with the store for the keys of these groups.
+    async fn settle(&self, groups: &[Group<'_>], deadline: Deadline) {
+        let keys = groups.iter().flatten().map(|op| op.take.key.fingerprint());
+        let owed: Vec<Owed> = keys.filter_map(|fingerprint| self.ledger.cross_out(fingerprint)).collect();
+        self.pay(&owed, deadline).await;
+    }
+
+    /// Takes from the store's counters what was admitted here without it.
+    async fn pay(&self, owed: &[Owed], deadline: Deadline) {
         let now = self.clock.now();
-        let debts: Vec<Debt<'r>> = groups.iter().flatten().filter_map(|op| self.debt_of(op, now)).collect();
+        let due = |owed| Some((owed, self.due(owed, now)?));
+        let debts: Vec<(&Owed, Take<'_>)> = owed.iter().filter_map(due).collect();
         if debts.is_empty() {
             return;
         }
-        let payments: Vec<Group<'r>> =
-            debts.iter().map(|debt| Group::from_elem(debt.owed.into(), 1)).collect();
-        let mut rests = Vec::new();
+        let payments: Vec<Group<'_>> = debts.iter().map(|(_, take)| alone(*take)).collect();
+        let mut rests: Vec<Group<'_>> = Vec::new();
         let outcomes = self.inner.apply(&payments, deadline).await;
-        for (debt, outcomes) in debts.iter().zip(outcomes) {
-            match outcomes.first() {
-                Some(Outcome::Verdict(verdict)) if verdict.allowed => {
-                    self.settled.fetch_add(debt.owed.cost, Ordering::Relaxed);
-                }
-                // More than there is cannot be taken, so all there is.
+        let outcomes = outcomes.iter().map(|outcomes| outcomes.first()).chain(std::iter::repeat(None));
+        for ((owed, take), outcome) in debts.iter().zip(outcomes) {
+            match outcome {
                 Some(Outcome::Verdict(verdict)) => {
-                    self.settled.fetch_add(verdict.remaining, Ordering::Relaxed);
-                    rests.push(Take { cost: verdict.remaining, ..debt.owed });
+                    // More than there is cannot be taken, so all there is.
+                    let paid = if verdict.allowed { take.cost } else { verdict.remaining };
+                    self.settled.fetch_add(paid, Ordering::Relaxed);
+                    if !verdict.allowed && paid > 0 {
+                        rests.push(alone(Take { cost: paid, ..*take }));
+                    }
                 }
-                Some(Outcome::Unavailable(_)) | None => {
-                    self.ledger.add(debt.owed.key.fingerprint(), debt.admitted);
-                }
+                Some(Outcome::Unavailable(_)) | None => self.ledger.put_back(owed),
                 // It may have been taken: twice would be worse than not at all.
                 Some(Outcome::Unknown(_) | Outcome::Local(_) | Outcome::Unasked) => {}
             }
         }
-        rests.retain(|rest| rest.cost > 0);
         if !rests.is_empty() {
-            let rests: Vec<Group<'r>> =
-                rests.into_iter().map(|rest| Group::from_elem(rest.into(), 1)).collect();
             self.inner.apply(&rests, deadline).await;
         }
     }
 
-    /// What is still owed for the key of an operation, which is crossed out: of what was admitted, as much as still counts
-    /// here by now.
-    fn debt_of<'r>(&self, op: &Operation<'r>, now: Timestamp) -> Option<Debt<'r>> {
-        let admitted = self.ledger.take(op.take.key.fingerprint())?;
-        let here = Take { cost: 0, ..self.share(op).take };
-        let known = self.memory.apply_at(&[Operation { take: here, action: Action::Peek }], now);
-        let left = known.first().and_then(Outcome::verdict).map_or(0, |verdict| verdict.remaining);
-        let cost = admitted.min(here.quota.capacity().saturating_sub(left));
-        let owed = Take { cost, request_id: None, shadow: false, ..op.take };
-        (cost > 0).then_some(Debt { owed, admitted })
+    /// What is to be taken from the store's counter by now: of what was admitted, as much as still counts here.
+    fn due<'o>(&self, owed: &'o Owed, now: Timestamp) -> Option<Take<'o>> {
+        let look = self.share(&owed.take(0).into());
+        let capacity = look.take.quota.capacity();
+        let known = self.memory.apply_at(&[look], now);
+        let left = known.first().and_then(Outcome::verdict).map_or(capacity, |verdict| verdict.remaining);
+        let cost = owed.admitted.min(capacity.saturating_sub(left));
+        (cost > 0).then(|| owed.take(cost))
     }
 
     /// The operation, on this node's share.
@@ -178,11 +190,9 @@ impl<S: Store> Fallback<S> {
     }
 }
 
-/// What is to be taken from a counter of the store.
-struct Debt<'r> {
-    owed: Take<'r>,
-    /// What was admitted in all.
-    admitted: u64,
+/// A group of one.
+fn alone(take: Take<'_>) -> Group<'_> {
+    Group::from_elem(take.into(), 1)
 }
 
 /// Whether it is not known what the store would say.
@@ -209,7 +219,7 @@ fn taken<'r>(group: &[Operation<'r>], outcomes: &Outcomes) -> Group<'r> {
 impl<S: Store> Store for Fallback<S> {
     fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
         Box::pin(async move {
-            if !self.ledger.is_empty() {
+            if self.ledger.len() > 0 {
                 // Apart, so that the usual case need not carry what it does not use.
                 Box::pin(self.settle(groups, deadline)).await;
             }

@@ -147,6 +147,31 @@ async fn what_was_admitted_here_is_taken_there_once_the_store_is_back() {
     }
 }
 
+#[tokio::test]
+async fn debts_are_paid_whether_or_not_anybody_asks() {
+    let bench = Bench::new(1);
+    let users: Vec<String> = (0..25).map(|number| format!("user-{number}")).collect();
+    let take = |user: &str| take("r", user, Algorithm::SlidingWindow, 10);
+    bench.lose(&["r"]);
+    for user in &users {
+        assert_eq!(bench.admitted(4, take(user)).await, 4);
+    }
+    let deadline = || Deadline::after(Instant::now(), Duration::from_secs(1));
+    bench.store.settle_some(10, deadline()).await;
+    assert_eq!((bench.store.unsettled(), bench.store.settled()), (25, 0), "nobody is there to be paid");
+    bench.lose(&[]);
+    for left in [15, 5, 0, 0] {
+        bench.store.settle_some(10, deadline()).await;
+        assert_eq!(bench.store.unsettled(), left);
+    }
+    assert_eq!(bench.store.settled(), 100);
+    for user in &users {
+        let look = Take { cost: 0, ..take(user) };
+        let known = bench.store.inner().memory.apply_at(&[look.into()], START);
+        assert_eq!(known[0].verdict().unwrap().remaining, 6);
+    }
+}
+
 /// Half an hour of refill pays half of what was admitted.
 #[tokio::test]
 async fn a_bucket_owes_what_it_has_not_refilled() {

@@ -1,6 +1,6 @@
 //! How a limiter is put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -151,7 +151,8 @@ impl Builder {
                 Backend::Memory(Memory { store, secret, _sweeper: sweeper })
             }
         };
-        Ok(Limiter { rules: ArcSwap::from_pointee(self.rules), backend, tiers, clock: self.clock })
+        let (rules, retired) = (ArcSwap::from_pointee(self.rules), Mutex::new(None));
+        Ok(Limiter { rules, retired, backend, tiers, clock: self.clock })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The limiter itself.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
@@ -21,6 +21,8 @@ use crate::tiers::{Asked, Tier, TierCache};
 /// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up.
 pub struct Limiter {
     pub(crate) rules: ArcSwap<RuleSet>,
+    /// Those that were in force before, kept until there are others: by then nobody uses them any more.
+    pub(crate) retired: Mutex<Option<Arc<RuleSet>>>,
     pub(crate) backend: Backend,
     /// What is known of users' tiers, if they are kept elsewhere.
     pub(crate) tiers: Option<Arc<TierCache>>,
@@ -272,7 +274,9 @@ impl Limiter {
 
     /// Puts other rules in force, at once for every request that comes after.
     pub fn set_rules(&self, rules: RuleSet) {
-        self.rules.store(Arc::new(rules));
+        let old = self.rules.swap(Arc::new(rules));
+        // Freeing many rules takes longer than deciding by them: not to be done by whoever happens to use them last.
+        drop(self.retired.lock().map(|mut retired| retired.replace(old)));
         if let Backend::Shared(shared) = &self.backend {
             shared.rules_changed();
         }
@@ -304,6 +308,22 @@ impl Limiter {
         match &self.backend {
             Backend::Memory(_) => 0,
             Backend::Shared(shared) => shared.decided_locally(),
+        }
+    }
+
+    /// For how many keys the shared store does not know yet what was admitted here without it.
+    pub fn unsettled(&self) -> usize {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Shared(shared) => shared.unsettled(),
+        }
+    }
+
+    /// Settles for some of them, at most so many. Keys that are asked about are settled by themselves; for all others this
+    /// is to be called every now and then while the store is well.
+    pub async fn settle_some(&self, most: usize) {
+        if let Backend::Shared(shared) = &self.backend {
+            Box::pin(shared.settle_some(most)).await;
         }
     }
 

@@ -67,6 +67,16 @@ impl Shared {
         self.store.inner().decided()
     }
 
+    pub(crate) fn unsettled(&self) -> usize {
+        self.store.inner().unsettled()
+    }
+
+    pub(crate) async fn settle_some(&self, most: usize) {
+        if self.secret().is_some() {
+            self.store.inner().settle_some(most, self.deadline(Instant::now(), most)).await;
+        }
+    }
+
     pub(crate) fn denied_from_cache(&self) -> u64 {
         self.store.hits()
     }

@@ -10,6 +10,7 @@ mod etcd;
 mod examples;
 mod fleet;
 mod help;
+mod outage;
 mod reload;
 mod rules;
 mod rules_change;

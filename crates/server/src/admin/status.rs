@@ -49,6 +49,8 @@ struct StoreBody {
     denied_from_cache: u64,
     /// How many requests were decided without it, wholly or in part, by counting in this process.
     decided_locally: u64,
+    /// For how many keys it does not know yet what was admitted so.
+    unsettled: usize,
     /// The parts of a shared store; none if counters are in memory.
     shards: Vec<ShardBody>,
 }
@@ -75,6 +77,7 @@ impl StoreBody {
             kind: node.store_kind.clone(),
             denied_from_cache: node.limiter.denied_from_cache(),
             decided_locally: node.limiter.decided_locally(),
+            unsettled: node.limiter.unsettled(),
             shards: shards.into_iter().map(ShardBody::from).collect(),
         }
     }

@@ -18,6 +18,8 @@ pub(super) fn encode(limiter: &Limiter, encoder: &mut DescriptorEncoder<'_>) -> 
     let Some(store) = limiter.shared() else { return Ok(()) };
     let help = "Requests refused without asking the store, because it had just refused the same";
     counter(encoder, "denied_from_cache", help, limiter.denied_from_cache())?;
+    let help = "Keys for which the store does not know yet what was admitted without it";
+    gauge(encoder, "unsettled_keys", help, limiter.unsettled() as u64)?;
     shards(&store.shards(), encoder)
 }
 

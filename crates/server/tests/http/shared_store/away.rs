@@ -9,7 +9,7 @@ use tidegate_server::{Config, RulesFeed, SharedStore};
 use tidegate_testkit::Redis;
 
 use super::{CLOSED, LOCAL, OPEN, RULES, connected_to, health, is_degraded, on, series, start_on, usable};
-use crate::client::{Ask, config, send, start_with};
+use crate::client::{Ask, config, eventually, send, start_with};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_store_is_away_the_rules_decide() {
@@ -100,8 +100,12 @@ async fn while_the_store_is_away_nodes_count_by_themselves_and_go_on_from_where_
     assert_eq!(admitted, [3, 2], "half of seven and half of four");
     // It comes back empty, and is told what was admitted without it.
     redis.restart();
-    for (node, left) in nodes.iter().zip([10 - 3 - 1, 10 - 3 - 1 - 2 - 1]) {
+    for node in &nodes {
         usable(node).await;
+        let settled = async || node.admin("/v1/status").await.json()["store"]["unsettled"] == 0;
+        eventually("all is settled", settled).await;
+    }
+    for (node, left) in nodes.iter().zip([10 - 3 - 2 - 1, 10 - 3 - 2 - 1 - 1]) {
         let answer = node.check(LOCAL).await.json();
         assert_eq!((&answer["status"], &answer["remaining"]), (&json!("enforced"), &json!(left)));
     }
