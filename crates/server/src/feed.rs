@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use tidegate_core::RuleSet;
 use tidegate_rules::{Document, Problem, Problems, Source, Version, compile, load, read};
-use tidegate_sources::{Aside, Event, LastGood, Mended, RuleBook, RuleSource, Snapshot, StoredText, mend};
+use tidegate_sources::{
+    Aside, Event, LastGood, Mended, Pulse, RuleBook, RuleSource, Snapshot, StoredText, mend,
+};
 
 use crate::error::StartError;
 use crate::memory::Memory;
@@ -90,6 +92,8 @@ pub(crate) struct Start {
     pub(crate) trouble: Option<Trouble>,
     pub(crate) aside: Vec<Aside>,
     pub(crate) book: Option<RuleBook>,
+    /// How old what the source told last may be.
+    pub(crate) pulse: Option<Pulse>,
 }
 
 impl Start {
@@ -104,8 +108,9 @@ impl Start {
         memory.note(&usable, &LastGood::default());
         let Usable { loaded, snapshot, aside } = usable;
         let good = LastGood::of(&snapshot.documents);
+        let pulse = source.as_ref().and_then(|source| source.pulse());
         let changes = source.map(|source| Changes { source, cache, good, book: book.clone(), memory });
-        Self { loaded, changes, trouble, aside, book }
+        Self { loaded, changes, trouble, aside, book, pulse }
     }
 }
 

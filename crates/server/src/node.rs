@@ -12,7 +12,7 @@ use tidegate::{
 };
 use tidegate_core::Timestamp;
 use tidegate_core::descriptor::{Descriptor, Hits};
-use tidegate_sources::{Aside, RuleBook};
+use tidegate_sources::{Aside, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::Notify;
@@ -47,6 +47,8 @@ pub(crate) struct Node {
     aside: ArcSwap<Vec<Aside>>,
     /// Where the rules can be changed, if they can.
     pub(crate) book: Option<RuleBook>,
+    /// How old what the source of the rules told last may be; none for built-in rules.
+    pub(crate) pulse: Option<Pulse>,
     /// Tells that other rules are in force.
     changed: Notify,
 }
@@ -77,6 +79,7 @@ impl Node {
         access: Access,
         loaded: Loaded,
         book: Option<RuleBook>,
+        pulse: Option<Pulse>,
     ) -> std::io::Result<Self> {
         let mut limiter = Limiter::builder(loaded.rules).max_keys(config.max_keys);
         if let Some(clock) = &config.clock {
@@ -116,6 +119,7 @@ impl Node {
             draining: AtomicBool::new(false),
             aside: ArcSwap::default(),
             book,
+            pulse,
             changed: Notify::new(),
         })
     }

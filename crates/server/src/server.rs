@@ -75,9 +75,9 @@ impl Server {
             }
         }
         let tls = config.grpc_tls.clone().map(Tls::new).transpose()?.map(Arc::new);
-        let Start { loaded, changes, trouble, aside, book } =
+        let Start { loaded, changes, trouble, aside, book, pulse } =
             rules.start(config.rules_cache.as_ref().map(RulesCache::new)).await?;
-        let node = Arc::new(Node::new(&config, access, loaded, book)?);
+        let node = Arc::new(Node::new(&config, access, loaded, book, pulse)?);
         node.put_aside(aside);
         if let Some(trouble) = trouble {
             trouble.tell(&node);

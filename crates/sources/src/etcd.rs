@@ -14,7 +14,7 @@ mod trouble;
 mod url;
 
 use crate::following::{Following, keep_following};
-use crate::{Next, RuleSource};
+use crate::{Next, Pulse, RuleSource};
 
 use follow::EtcdFollower;
 
@@ -30,20 +30,25 @@ pub use url::{EtcdTls, EtcdUrl, EtcdUrlError};
 pub struct EtcdSource {
     url: EtcdUrl,
     following: Option<Following>,
+    pulse: Pulse,
 }
 
 impl EtcdSource {
     /// A source of the keys that `url` names. Nothing is connected yet.
     pub fn new(url: EtcdUrl) -> Self {
-        Self { url, following: None }
+        Self { url, following: None, pulse: Pulse::new() }
     }
 }
 
 impl RuleSource for EtcdSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
-        Box::pin(Following::next(&mut self.following, "etcd", |teller| {
+        Box::pin(Following::next(&mut self.following, "etcd", &self.pulse, |teller| {
             keep_following(EtcdFollower::new(url.clone(), teller))
         }))
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.pulse.clone())
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::{Event, Next, RuleSource, Snapshot};
+use crate::{Event, Next, Pulse, RuleSource, Snapshot};
 
 use read::{Content, Look};
 use settle::{Settling, Step};
@@ -51,6 +51,7 @@ pub struct FileSource {
     stamp: u64,
     /// The last signs of change seen and since when they have been those.
     signs: Option<(u64, Instant)>,
+    pulse: Pulse,
 }
 
 impl FileSource {
@@ -60,7 +61,15 @@ impl FileSource {
     }
 
     fn watched(path: PathBuf, watch: Watch) -> Self {
-        Self { path, watch, settling: Settling::default(), version: 0, stamp: 0, signs: None }
+        Self {
+            path,
+            watch,
+            settling: Settling::default(),
+            version: 0,
+            stamp: 0,
+            signs: None,
+            pulse: Pulse::new(),
+        }
     }
 
     async fn wait_for_change(&mut self) -> Event {
@@ -94,6 +103,7 @@ impl FileSource {
             self.signs = Some((look.signs, Instant::now()));
         }
         self.watch.follow(&look.folders);
+        self.pulse.beat();
         look
     }
 
@@ -113,6 +123,10 @@ impl FileSource {
 impl RuleSource for FileSource {
     fn next(&mut self) -> Next<'_> {
         Box::pin(self.wait_for_change())
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.pulse.clone())
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::pulse::Pulse;
 use crate::trouble::Trouble;
 use crate::{Event, Snapshot, StoredText};
 
@@ -24,13 +25,14 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    fn start<F>(follow: impl FnOnce(Teller) -> F) -> Self
+    fn start<F>(pulse: Pulse, follow: impl FnOnce(Teller) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
         // One event on its way is enough: what changes meanwhile is joined into the next.
         let (sender, events) = mpsc::channel(1);
-        let task = tokio::spawn(follow(Teller { events: sender, version: 0, told: None })).abort_handle();
+        let task =
+            tokio::spawn(follow(Teller { events: sender, version: 0, told: None, pulse })).abort_handle();
         Self { events, task }
     }
 
@@ -39,12 +41,13 @@ impl Following {
     pub(crate) async fn next<F>(
         following: &mut Option<Self>,
         what: &str,
+        pulse: &Pulse,
         follow: impl FnOnce(Teller) -> F,
     ) -> Event
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let started = following.get_or_insert_with(|| Self::start(follow));
+        let started = following.get_or_insert_with(|| Self::start(pulse.clone(), follow));
         match started.events.recv().await {
             Some(event) => event,
             None => {
@@ -111,9 +114,15 @@ pub(crate) struct Teller {
     version: u64,
     /// The trouble told last, unless documents were told since.
     told: Option<Trouble>,
+    pulse: Pulse,
 }
 
 impl Teller {
+    /// Takes note that the server is there, and that what was told last is still so.
+    pub(crate) fn beat(&self) {
+        self.pulse.beat();
+    }
+
     /// Waits until there is room for an event. Whoever waits may hear of more meanwhile, and tell it as one.
     pub(crate) async fn room(&self) -> Result<(), Gone> {
         self.events.reserve().await.map(drop).map_err(|_| Gone)
@@ -126,6 +135,7 @@ impl Teller {
         documents: Result<Vec<StoredText>, Trouble>,
         version: impl FnOnce(u64) -> u64,
     ) -> Result<(), Gone> {
+        self.beat();
         let event = match documents {
             Ok(documents) => {
                 self.version = version(self.version);

@@ -26,6 +26,7 @@ mod file;
 mod following;
 mod mend;
 mod postgres;
+mod pulse;
 mod trouble;
 mod zookeeper;
 
@@ -44,6 +45,7 @@ pub use mend::{Aside, LastGood, Mended, mend};
 pub use postgres::{
     PostgresArchive, PostgresSource, PostgresTiers, PostgresUrl, PostgresUrlError, TierChange, TierChanges,
 };
+pub use pulse::Pulse;
 pub use zookeeper::{ZookeeperArchive, ZookeeperSource, ZookeeperUrl, ZookeeperUrlError};
 
 /// A source's next event, when it comes.
@@ -57,6 +59,11 @@ pub trait RuleSource: Send {
     /// A source is well as long as its last event was [`Event::Loaded`]. Giving up waiting loses nothing: the next
     /// call goes on where this one was.
     fn next(&mut self) -> Next<'_>;
+
+    /// Tells how old what it told last may be, if it knows.
+    fn pulse(&self) -> Option<Pulse> {
+        None
+    }
 }
 
 /// What a source has to tell.

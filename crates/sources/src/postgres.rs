@@ -17,7 +17,7 @@ mod trouble;
 mod url;
 
 use crate::following::{Following, keep_following};
-use crate::{Next, RuleSource};
+use crate::{Next, Pulse, RuleSource};
 
 use follow::PostgresFollower;
 
@@ -34,20 +34,25 @@ pub use url::{PostgresUrl, PostgresUrlError};
 pub struct PostgresSource {
     url: PostgresUrl,
     following: Option<Following>,
+    pulse: Pulse,
 }
 
 impl PostgresSource {
     /// A source of the rows in the database that `url` names. Nothing is connected yet.
     pub fn new(url: PostgresUrl) -> Self {
-        Self { url, following: None }
+        Self { url, following: None, pulse: Pulse::new() }
     }
 }
 
 impl RuleSource for PostgresSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
-        Box::pin(Following::next(&mut self.following, "PostgreSQL", |teller| {
+        Box::pin(Following::next(&mut self.following, "PostgreSQL", &self.pulse, |teller| {
             keep_following(PostgresFollower::new(url.clone(), teller))
         }))
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.pulse.clone())
     }
 }

@@ -14,7 +14,7 @@ mod trouble;
 mod url;
 
 use crate::following::{Following, keep_following};
-use crate::{Next, RuleSource};
+use crate::{Next, Pulse, RuleSource};
 
 use follow::ZookeeperFollower;
 
@@ -30,20 +30,25 @@ pub use url::{ZookeeperUrl, ZookeeperUrlError};
 pub struct ZookeeperSource {
     url: ZookeeperUrl,
     following: Option<Following>,
+    pulse: Pulse,
 }
 
 impl ZookeeperSource {
     /// A source of the znodes that `url` names. Nothing is connected yet.
     pub fn new(url: ZookeeperUrl) -> Self {
-        Self { url, following: None }
+        Self { url, following: None, pulse: Pulse::new() }
     }
 }
 
 impl RuleSource for ZookeeperSource {
     fn next(&mut self) -> Next<'_> {
         let url = &self.url;
-        Box::pin(Following::next(&mut self.following, "ZooKeeper", |teller| {
+        Box::pin(Following::next(&mut self.following, "ZooKeeper", &self.pulse, |teller| {
             keep_following(ZookeeperFollower::new(url.clone(), teller))
         }))
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.pulse.clone())
     }
 }

@@ -11,7 +11,7 @@ mod last_seen;
 mod ledger;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
@@ -33,6 +33,8 @@ pub struct Fallback<S> {
     clock: Arc<dyn Clock>,
     decided: AtomicU64,
     ledger: Ledger,
+    /// How many debts are crossed out there and on their way.
+    paying: AtomicUsize,
     settled: AtomicU64,
 }
 
@@ -41,8 +43,17 @@ impl<S: Store> Fallback<S> {
     pub fn new(inner: S, nodes: u32, max_keys: usize, clock: Arc<dyn Clock>) -> Self {
         let memory = MemoryStore::new(max_keys, Arc::clone(&clock));
         let (seen, nodes) = (LastSeen::new(), u64::from(nodes.max(1)));
-        let (decided, settled) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { inner, memory, seen, nodes, clock, decided, ledger: Ledger::default(), settled }
+        Self {
+            inner,
+            memory,
+            seen,
+            nodes,
+            clock,
+            decided: AtomicU64::new(0),
+            ledger: Ledger::default(),
+            paying: AtomicUsize::new(0),
+            settled: AtomicU64::new(0),
+        }
     }
 
     /// The store itself.
@@ -109,24 +120,26 @@ impl<S: Store> Fallback<S> {
 
     /// For how many keys the store does not know yet what was admitted here.
     pub fn unsettled(&self) -> usize {
-        self.ledger.len()
+        self.ledger.len() + self.paying.load(Ordering::Relaxed)
     }
 
     /// Settles with the store for some keys, at most so many, whether or not anybody asks for them. To be called again and
     /// again while the store is well, at a pace that it does not feel.
     pub async fn settle_some(&self, most: usize, deadline: Deadline) {
-        self.pay(&self.ledger.cross_out_some(most), deadline).await;
+        let owed = self.ledger.cross_out_some(most, &self.paying);
+        self.pay(owed, deadline).await;
     }
 
     /// Settles with the store for the keys of these groups.
     async fn settle(&self, groups: &[Group<'_>], deadline: Deadline) {
         let keys = groups.iter().flatten().map(|op| op.take.key.fingerprint());
-        let owed: Vec<Owed> = keys.filter_map(|fingerprint| self.ledger.cross_out(fingerprint)).collect();
-        self.pay(&owed, deadline).await;
+        let owed = keys.filter_map(|fingerprint| self.ledger.cross_out(fingerprint, &self.paying));
+        self.pay(owed.collect(), deadline).await;
     }
 
     /// Takes from the store's counters what was admitted here without it.
-    async fn pay(&self, owed: &[Owed], deadline: Deadline) {
+    async fn pay(&self, owed: Vec<Owed>, deadline: Deadline) {
+        let _paid = Paid(&self.paying, owed.len());
         let now = self.clock.now();
         let due = |owed| Some((owed, self.due(owed, now)?));
         let debts: Vec<(&Owed, Take<'_>)> = owed.iter().filter_map(due).collect();
@@ -187,6 +200,15 @@ impl<S: Store> Fallback<S> {
         if missing > 0 {
             self.memory.apply_at(&[take(missing).into()], at);
         }
+    }
+}
+
+/// Debts that are not on their way any more when this is dropped, be it because whoever waited has given up.
+struct Paid<'p>(&'p AtomicUsize, usize);
+
+impl Drop for Paid<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 

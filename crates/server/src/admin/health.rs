@@ -25,6 +25,9 @@ pub(crate) struct HealthBody {
     rules_version: u64,
     /// The version their author gave them.
     document_version: Option<u64>,
+    /// How long ago their source last showed that it is there and has no others, in seconds; absent if they are built in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules_age: Option<f64>,
 }
 
 impl HealthBody {
@@ -38,6 +41,7 @@ impl HealthBody {
             store: door.node.store_kind.clone(),
             rules_version: in_force.table.rules().version(),
             document_version: in_force.document_version,
+            rules_age: door.node.pulse.as_ref().map(|pulse| pulse.age().as_secs_f64()),
         }
     }
 }

@@ -80,6 +80,11 @@ impl Collector for Scrape {
             "The version of the rules in force",
             node.limiter.rules().version(),
         )?;
+        if let Some(pulse) = &node.pulse {
+            let help = "How long ago the source of the rules last showed that it is there and has no others";
+            let age = encoder.encode_descriptor("rules_age_seconds", help, None, MetricType::Gauge)?;
+            ConstGauge::new(pulse.age().as_secs_f64()).encode(age)?;
+        }
         let aside = u64::try_from(node.aside().len()).unwrap_or(u64::MAX);
         gauge(&mut encoder, "rules_quarantined", "Rule documents that are bad and not in force", aside)?;
         let errors = metrics.rules_load_errors.load(Ordering::Relaxed);

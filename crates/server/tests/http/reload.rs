@@ -38,6 +38,8 @@ async fn no_request_fails_while_rules_change() {
     let path = folder.path().join("rules.yaml");
     std::fs::write(&path, rules("each", 1_000_000)).unwrap();
     let server = start(&path).await;
+    assert!(server.admin("/health").await.json()["rules_age"].is_f64());
+    assert!(server.metric("tidegate_rules_age_seconds").await.is_some());
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..4)
         .map(|client| {

@@ -62,6 +62,7 @@ impl EtcdFollower {
                 }
                 message = link.hear() => {
                     heard = Instant::now();
+                    self.teller.beat();
                     let applied = match message {
                         Ok(message) => link.apply(message).await,
                         Err(trouble) => Err(trouble),

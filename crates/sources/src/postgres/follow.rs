@@ -64,7 +64,10 @@ impl PostgresFollower {
                 _ = poll.tick() => link.refresh().await,
             };
             match changed {
-                Ok(changed) => news |= changed,
+                Ok(changed) => {
+                    self.teller.beat();
+                    news |= changed;
+                }
                 Err(trouble) => return Ok(trouble),
             }
         }

@@ -73,7 +73,10 @@ impl ZookeeperFollower {
                 }
             };
             match changed {
-                Ok(changed) => news |= changed,
+                Ok(changed) => {
+                    self.teller.beat();
+                    news |= changed;
+                }
                 Err(trouble) => return Ok(trouble),
             }
         }

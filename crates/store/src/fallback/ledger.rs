@@ -56,19 +56,21 @@ impl Ledger {
         self.count.store(debts.len(), Ordering::Relaxed);
     }
 
-    /// Crosses out what is owed for a key: whoever does so has to see that it is paid.
-    pub(super) fn cross_out(&self, fingerprint: [u64; 2]) -> Option<Owed> {
+    /// Crosses out what is owed for a key: whoever does so has to see that it is paid. Until then it counts in `paying`.
+    pub(super) fn cross_out(&self, fingerprint: [u64; 2], paying: &AtomicUsize) -> Option<Owed> {
         let mut debts = self.debts.lock();
         let owed = debts.remove(&fingerprint);
+        paying.fetch_add(usize::from(owed.is_some()), Ordering::Relaxed);
         self.count.store(debts.len(), Ordering::Relaxed);
         owed
     }
 
     /// The same for some keys, whichever they are.
-    pub(super) fn cross_out_some(&self, most: usize) -> Vec<Owed> {
+    pub(super) fn cross_out_some(&self, most: usize, paying: &AtomicUsize) -> Vec<Owed> {
         let mut debts = self.debts.lock();
         let some: Vec<[u64; 2]> = debts.keys().take(most).copied().collect();
-        let owed = some.iter().filter_map(|fingerprint| debts.remove(fingerprint)).collect();
+        let owed: Vec<Owed> = some.iter().filter_map(|fingerprint| debts.remove(fingerprint)).collect();
+        paying.fetch_add(owed.len(), Ordering::Relaxed);
         self.count.store(debts.len(), Ordering::Relaxed);
         owed
     }
