@@ -5,6 +5,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use crate::check::CheckArgs;
 use crate::completions::CompletionsArgs;
 use crate::explain::ExplainArgs;
+use crate::login::hide_logins;
 use crate::options::ServeArgs;
 use crate::rules::RulesCommand;
 use crate::servers::StoreCommand;
@@ -135,11 +136,20 @@ Examples:
 
 /// What was asked for, and what exactly was given with it. Ends the process with 2 if it makes no sense.
 pub(crate) fn parse() -> (Command, ArgMatches) {
-    let mut matches = command().get_matches();
+    let mut matches = command().try_get_matches().unwrap_or_else(|error| complain(&error));
     match Cli::from_arg_matches(&matches) {
         Ok(cli) => (cli.command, matches.remove_subcommand().map(|(_, given)| given).unwrap_or_default()),
-        Err(error) => error.exit(),
+        Err(error) => complain(&error),
     }
+}
+
+/// Shows help, or what is wrong, and ends the process.
+fn complain(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    anstream::eprint!("{}", hide_logins(&error.render().ansi().to_string()));
+    std::process::exit(error.exit_code())
 }
 
 /// The whole command line.

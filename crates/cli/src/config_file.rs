@@ -12,6 +12,7 @@ use clap::{Args, FromArgMatches};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
 use crate::failure::Failure;
+use crate::login::hide_logins;
 use crate::options::Options;
 use crate::suggest;
 
@@ -85,7 +86,7 @@ fn set(options: &mut Options, command: &clap::Command, entry: &Entry) -> Result<
     let matches = command.clone().try_get_matches_from([flag]);
     matches
         .and_then(|matches| options.update_from_arg_matches(&matches))
-        .map_err(|error| format!("`{key}` cannot be `{value}`: {}", reason(&error)))
+        .map_err(|error| hide_logins(&format!("`{key}` cannot be `{value}`: {}", reason(&error))))
 }
 
 /// Why a value is none, without the flag that nobody gave.

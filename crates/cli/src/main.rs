@@ -10,6 +10,7 @@ mod decision;
 mod explain;
 mod failure;
 mod log;
+mod login;
 mod options;
 mod request;
 mod rules;

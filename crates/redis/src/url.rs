@@ -221,8 +221,9 @@ impl Parser {
         let port = match port {
             None => self.port,
             Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
+                let said = if port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "\u{2026}" };
                 format!(
-                    "`{port}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40"
+                    "`{said}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40"
                 )
             })?,
         };
@@ -357,10 +358,10 @@ mod tests {
             ("rediz://h", "no store called `rediz`"),
             ("redis+sentinal://h", "no store called `redis+sentinal`"),
             ("redis://", "a host is missing"),
-            ("redis://h:port", "`port` is no port"),
+            ("redis://h:port", "`\u{2026}` is no port"),
             ("redis://h:0", "`0` is no port"),
             ("redis://h:70000", "`70000` is no port"),
-            ("redis://ann:p/ss@h:1", "`p` is no port"),
+            ("redis://ann:p/ss@h:1", "`\u{2026}` is no port"),
             ("redis://h:1/x", "`x` is no database"),
             ("redis://h:1,i:2", "several belong to redis+cluster://"),
             ("redis://::1", "put an IPv6 address in brackets"),

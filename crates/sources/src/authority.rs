@@ -38,7 +38,9 @@ pub(crate) fn address(text: &str, usual_port: u16) -> Result<String, String> {
     let port = match port {
         None => usual_port,
         Some(port) => port.parse().ok().filter(|&port| port > 0).ok_or_else(|| {
-            format!("`{port}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40")
+            // It may be part of a password, unless it is a number.
+            let said = if port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "\u{2026}" };
+            format!("`{said}` is no port; a `/`, `?`, `#` or `@` in a password is written %2F, %3F, %23, %40")
         })?,
     };
     Ok(format!("{host}:{port}"))

@@ -139,6 +139,27 @@ fn bad_rules_are_all_shown() {
     );
 }
 
+/// What is wrong with an URL is said without showing who was to be asked in whose name.
+#[test]
+fn an_url_that_cannot_be_read_shows_no_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidegate.yaml");
+    for (option, url) in [
+        ("rules", "etcd://wilma:s3/cret@127.0.0.1:2379/x"),
+        ("rules", "postgres://wilma:s3#cret@127.0.0.1"),
+        ("store", "redis://wilma:s3/cret@127.0.0.1:6379"),
+        ("rules-primary", "postgres://wilma:s3cret@127.0.0.1:0/x"),
+    ] {
+        std::fs::write(&file, format!("{}: '{url}'\n", option.replace('-', "_"))).unwrap();
+        for said in
+            [run(["serve", &format!("--{option}"), url]), run(["serve", "--config", file.to_str().unwrap()])]
+        {
+            assert_eq!(said.code, 2, "{said:?}");
+            assert!(["s3", "cret", "wilma"].iter().all(|part| !said.err.contains(part)), "{}", said.err);
+        }
+    }
+}
+
 #[test]
 fn what_this_build_does_not_have_is_said() {
     for (option, value, text) in [

@@ -225,7 +225,7 @@ mod tests {
             ("postgres://:p@h/d", "the user is missing"),
             ("postgres://u:p@/d", "a host is missing"),
             ("postgres://u:p@h,/d", "a host is missing"),
-            ("postgres://u:p@h:port/d", "`port` is no port"),
+            ("postgres://u:p@h:port/d", "`\u{2026}` is no port"),
             ("postgres://u:p/w@h:1/d", "the user is missing"),
             ("postgres://u:p@::1/d", "put an IPv6 address in brackets"),
             ("postgres://u:p@h:1", "the database is missing"),

@@ -108,7 +108,7 @@ mod tests {
             ("zookeeper:/h/t", "does not begin with zookeeper://"),
             ("zookeeper:///t", "a host is missing"),
             ("zookeeper://h,/t", "a host is missing"),
-            ("zookeeper://h:port/t", "`port` is no port"),
+            ("zookeeper://h:port/t", "`\u{2026}` is no port"),
             ("zookeeper://ann@h:1/t", "must be user:password"),
             ("zookeeper://::1/t", "put an IPv6 address in brackets"),
             ("zookeeper://h:1", "the path of the rules is missing"),
