@@ -10,6 +10,7 @@
 mod last_seen;
 mod ledger;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -139,16 +140,18 @@ impl<S: Store> Fallback<S> {
 
     /// Takes from the store's counters what was admitted here without it.
     async fn pay(&self, owed: Vec<Owed>, deadline: Deadline) {
-        let _paid = Paid(&self.paying, owed.len());
+        let payment = Payment { ledger: &self.ledger, paying: &self.paying, owed, is_told: Cell::new(false) };
         let now = self.clock.now();
         let due = |owed| Some((owed, self.due(owed, now)?));
-        let debts: Vec<(&Owed, Take<'_>)> = owed.iter().filter_map(due).collect();
+        let debts: Vec<(&Owed, Take<'_>)> = payment.owed.iter().filter_map(due).collect();
         if debts.is_empty() {
-            return;
+            // Time has paid.
+            return payment.is_told.set(true);
         }
         let payments: Vec<Group<'_>> = debts.iter().map(|(_, take)| alone(*take)).collect();
         let mut rests: Vec<Group<'_>> = Vec::new();
         let outcomes = self.inner.apply(&payments, deadline).await;
+        payment.is_told.set(true);
         let outcomes = outcomes.iter().map(|outcomes| outcomes.first()).chain(std::iter::repeat(None));
         for ((owed, take), outcome) in debts.iter().zip(outcomes) {
             match outcome {
@@ -160,9 +163,8 @@ impl<S: Store> Fallback<S> {
                         rests.push(alone(Take { cost: paid, ..*take }));
                     }
                 }
-                Some(Outcome::Unavailable(_)) | None => self.ledger.put_back(owed),
-                // It may have been taken: twice would be worse than not at all.
-                Some(Outcome::Unknown(_) | Outcome::Local(_) | Outcome::Unasked) => {}
+                // It may have been taken all the same: better twice than not at all.
+                _ => self.ledger.put_back(owed),
             }
         }
         if !rests.is_empty() {
@@ -203,12 +205,20 @@ impl<S: Store> Fallback<S> {
     }
 }
 
-/// Debts that are not on their way any more when this is dropped, be it because whoever waited has given up.
-struct Paid<'p>(&'p AtomicUsize, usize);
+/// Debts on their way. Whoever gives up waiting before it is told what became of them leaves them to others.
+struct Payment<'p> {
+    ledger: &'p Ledger,
+    paying: &'p AtomicUsize,
+    owed: Vec<Owed>,
+    is_told: Cell<bool>,
+}
 
-impl Drop for Paid<'_> {
+impl Drop for Payment<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        if !self.is_told.get() {
+            self.owed.iter().for_each(|owed| self.ledger.put_back(owed));
+        }
+        self.paying.fetch_sub(self.owed.len(), Ordering::Relaxed);
     }
 }
 

@@ -144,6 +144,8 @@ async fn what_was_admitted_here_is_taken_there_once_the_store_is_back() {
         bench.clock.advance(HOUR + HOUR);
         bench.lose(&[]);
         assert_eq!(bench.admitted(20, carol).await, 10, "{algorithm:?}");
+        bench.store.settle_some(100, Deadline::after(Instant::now(), Duration::from_secs(1))).await;
+        assert_eq!(bench.store.unsettled(), 0, "{algorithm:?}");
     }
 }
 
@@ -160,6 +162,9 @@ async fn debts_are_paid_whether_or_not_anybody_asks() {
     bench.store.settle_some(10, deadline()).await;
     assert_eq!((bench.store.unsettled(), bench.store.settled()), (25, 0), "nobody is there to be paid");
     bench.lose(&[]);
+    // Whoever gives up waiting has not paid, and what was not paid stays owed.
+    drop(bench.store.settle_some(10, deadline()));
+    assert_eq!(bench.store.unsettled(), 25);
     for left in [15, 5, 0, 0] {
         bench.store.settle_some(10, deadline()).await;
         assert_eq!(bench.store.unsettled(), left);
