@@ -149,8 +149,9 @@ impl Link {
         let Some(address) = address else { return false };
         let permit = self.breaker.begin().ok();
         let opened = connector.open_master(&address).await;
-        // Whoever lets us in and knows its part answers, too.
-        permit.into_iter().for_each(|permit| self.breaker.end(permit, opened.is_ok()));
+        // Whoever says that it is a replica, or that it does not know us, answers, too.
+        let answered = opened.as_ref().err().is_none_or(|problem| problem.failure != Failure::Connection);
+        permit.into_iter().for_each(|permit| self.breaker.end(permit, answered));
         let (up, failed) = (opened.is_ok(), opened.as_ref().err().map(|problem| problem.failure));
         self.change(|state| {
             (state.generation == generation).then(|| State {

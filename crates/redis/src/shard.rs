@@ -196,12 +196,10 @@ impl Shard {
             return cannot(units, Problem::new(Failure::LeftAlone, "left alone"));
         };
         let Ok(Connected { connection, generation }) = self.link.get() else {
-            self.link.breaker.end(permit, false);
             let problem = self.link.problem();
-            return cannot(
-                units,
-                problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected")),
-            );
+            let problem = problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected"));
+            self.link.breaker.end(permit, problem.failure != Failure::Connection);
+            return cannot(units, problem);
         };
         let mut call = send(connection, self.commands(&units));
         // The first poll hands it to the connection, which keeps the order.
