@@ -72,15 +72,23 @@ impl<S: Store> Fallback<S> {
         self.settled.load(Ordering::Relaxed)
     }
 
-    /// Decides a group of which the store knows nothing, because it was never reached.
+    /// Decides a group of which the store knows nothing, because it was never reached. Its keys are hashed with a secret that
+    /// nobody else has, so nothing of it can be settled.
     pub fn decide_alone(&self, group: &[Operation<'_>]) -> Outcomes {
         let mut outcomes = group.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect();
-        self.stand_in(group, &mut outcomes, self.clock.now());
+        self.stand_in(group, &mut outcomes, self.clock.now(), |_| {});
         outcomes
     }
 
     /// Decides here what the store could not, and returns what it has to take back because of that.
-    fn stand_in<'r>(&self, group: &[Operation<'r>], outcomes: &mut Outcomes, now: Timestamp) -> Group<'r> {
+    /// What is admitted is told to `write_down`.
+    fn stand_in<'r>(
+        &self,
+        group: &[Operation<'r>],
+        outcomes: &mut Outcomes,
+        now: Timestamp,
+        write_down: impl FnMut(&Take<'r>),
+    ) -> Group<'r> {
         let pairs = || group.iter().zip(outcomes.iter());
         for (op, outcome) in pairs() {
             if let Outcome::Verdict(verdict) = outcome {
@@ -115,7 +123,7 @@ impl<S: Store> Fallback<S> {
         if !passes {
             return taken(group, outcomes);
         }
-        admitted.iter().for_each(|take| self.ledger.add(take));
+        admitted.iter().for_each(write_down);
         Group::new()
     }
 
@@ -261,7 +269,7 @@ impl<S: Store> Store for Fallback<S> {
             for (group, outcomes) in groups.iter().zip(&mut answers) {
                 // Whatever is missing is not known.
                 outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
-                let back = self.stand_in(group, outcomes, now);
+                let back = self.stand_in(group, outcomes, now, |take| self.ledger.add(take));
                 if !back.is_empty() {
                     returns.push(back);
                 }

@@ -268,5 +268,6 @@ async fn a_store_that_was_never_reached_is_stood_in_for() {
     let allowed = |outcomes: &Outcomes| outcomes[0].verdict().is_some_and(|verdict| verdict.allowed);
     let admitted = (0..20).filter(|_| allowed(&bench.store.decide_alone(&group))).count();
     assert_eq!((admitted, bench.store.decided()), (5, 20));
+    assert_eq!(bench.store.unsettled(), 0, "nobody else knows these keys");
     assert_eq!(bench.store.inner().asked.load(Ordering::Relaxed), 0);
 }
