@@ -114,7 +114,7 @@ impl Decision {
             return;
         }
         let status = match on_store_failure {
-            OnStoreFailure::Allow | OnStoreFailure::Local => Status::Disabled,
+            OnStoreFailure::Allow | OnStoreFailure::Local | OnStoreFailure::LocalOrDeny => Status::Disabled,
             OnStoreFailure::Deny => Status::Unavailable,
         };
         self.allowed &= status != Status::Unavailable;

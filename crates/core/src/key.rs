@@ -70,6 +70,11 @@ impl Encoding {
 pub struct Tag(Hash);
 
 impl Tag {
+    /// The tag with these bits, which another node has told.
+    pub const fn from_bits(bits: [u64; 2]) -> Self {
+        Self(bits)
+    }
+
     /// The tag's bits, evenly distributed.
     pub const fn bits(self) -> [u64; 2] {
         self.0
@@ -81,6 +86,11 @@ impl Tag {
 pub struct RequestId(Hash);
 
 impl RequestId {
+    /// The id with these bits, which another node has told.
+    pub const fn from_bits(bits: [u64; 2]) -> Self {
+        Self(bits)
+    }
+
     /// The id's bits, evenly distributed.
     pub const fn bits(self) -> [u64; 2] {
         self.0

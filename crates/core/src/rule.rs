@@ -91,13 +91,22 @@ pub enum OnMissingIdentity {
 /// What becomes of a request when the shared store cannot be asked in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// Decided without the shared store, as well as the node can.
+    /// Decided without the shared store, as well as the nodes can; in an emergency, by a small allowance.
     #[default]
     Local,
+    /// The same, but refused in an emergency.
+    LocalOrDeny,
     /// Allowed, and marked as not enforced.
     Allow,
     /// Refused as unavailable.
     Deny,
+}
+
+impl OnStoreFailure {
+    /// Whether nodes count by themselves.
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::Local | Self::LocalOrDeny)
+    }
 }
 
 /// Which requests a rule applies to: all that is given must hold.

@@ -23,8 +23,12 @@ pub(crate) const ON_MISSING_IDENTITY: [(&str, OnMissingIdentity); 4] = [
     ("refuse", OnMissingIdentity::Refuse),
 ];
 
-pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] =
-    [("local", OnStoreFailure::Local), ("allow", OnStoreFailure::Allow), ("deny", OnStoreFailure::Deny)];
+pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 4] = [
+    ("local", OnStoreFailure::Local),
+    ("local_or_deny", OnStoreFailure::LocalOrDeny),
+    ("allow", OnStoreFailure::Allow),
+    ("deny", OnStoreFailure::Deny),
+];
 
 /// The units of time of a descriptor's limit.
 pub(crate) const UNITS: [(&str, Span); 7] = [

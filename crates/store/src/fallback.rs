@@ -242,7 +242,7 @@ fn is_failure(outcome: &Outcome) -> bool {
 
 fn is_ours(op: &Operation<'_>, outcome: &Outcome) -> bool {
     let counts = matches!(op.action, Action::Peek | Action::Take);
-    is_failure(outcome) && counts && op.take.on_store_failure == OnStoreFailure::Local
+    is_failure(outcome) && counts && op.take.on_store_failure.is_local()
 }
 
 /// What the store has counted for a request that is refused after all, to be given back.

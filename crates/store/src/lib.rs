@@ -16,6 +16,7 @@ mod fallback;
 mod histogram;
 pub mod memory;
 mod outcome;
+pub mod peers;
 mod shards;
 
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit};
