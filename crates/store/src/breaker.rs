@@ -10,6 +10,9 @@
 //!    │                          └──────────── it fails, or is lost ────────┘   │
 //!    └───────────────────────────────── it succeeds ───────────────────────────┘
 //! ```
+//!
+//! A store that answers, but slowly, opens it too, if the settings say so. Then one success is not enough: several tries in
+//! a row, some time apart, must be fast, and twice as many if it was slow again soon after the last time.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,6 +22,16 @@ const SLICES: u32 = 10;
 
 /// What part of the silence it has to last on, once noticed, before it counts.
 const DOUBT: u32 = 4;
+
+/// How many tries in a row must be fast after it was slow, at first and at most.
+const FIRST_TRIES: u32 = 3;
+const MOST_TRIES: u32 = 96;
+
+/// How far apart they are, as a part of the rest: a moment in between two spikes is no recovery.
+const APART: u32 = 10;
+
+/// So many times the rest after it was slow, being slow again is a relapse: it may well be fast only while nobody asks.
+const RELAPSE: u32 = 10;
 
 /// When to stop asking, and when to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +50,19 @@ pub struct BreakerSettings {
     pub silence: Option<Duration>,
     /// How long to leave it alone before a call may try.
     pub rest: Duration,
+    /// When it is too slow to be asked although it answers, if ever.
+    pub spike: Option<Spike>,
+}
+
+/// When a store that answers is too slow to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spike {
+    /// A call that took longer is slow: nobody had waited for it.
+    pub slow: Duration,
+    /// Opens if more than this share of the calls within the window was slow, in percent…
+    pub percent: u32,
+    /// …of at least so many calls.
+    pub min_calls: u32,
 }
 
 impl BreakerSettings {
@@ -50,6 +76,7 @@ impl BreakerSettings {
         slow: Duration::from_millis(100),
         silence: Some(Duration::from_millis(50)),
         rest: Duration::from_secs(1),
+        spike: Some(Spike { slow: Duration::from_millis(5), percent: 20, min_calls: 20 }),
     };
 
     /// What textbooks have: more than half of ten calls in ten seconds, and a minute of rest.
@@ -61,6 +88,7 @@ impl BreakerSettings {
         slow: Duration::from_secs(1),
         silence: None,
         rest: Duration::from_secs(60),
+        spike: None,
     };
 
     /// Five failures in a row, and half a minute of rest.
@@ -119,13 +147,44 @@ pub struct Breaker {
     settings: BreakerSettings,
     state: State,
     era: u64,
+    /// When it last closed after it was slow, and how many tries that took.
+    recovered: Option<(Instant, u32)>,
 }
 
 #[derive(Debug)]
 enum State {
     Closed(Watched),
-    Open { until: Instant },
-    HalfOpen { lost_at: Instant },
+    Open {
+        until: Instant,
+        why: Why,
+    },
+    HalfOpen {
+        /// When another call may try: the one that is out is lost by then.
+        again: Instant,
+        out: bool,
+        why: Why,
+    },
+}
+
+/// What it was opened for.
+#[derive(Clone, Copy, Debug)]
+enum Why {
+    Failed,
+    /// So many more tries must be fast, of so many in a row.
+    Slow {
+        left: u32,
+        needed: u32,
+    },
+}
+
+impl Why {
+    /// The same, with all tries still to be made.
+    const fn anew(self) -> Self {
+        match self {
+            Self::Failed => self,
+            Self::Slow { needed, .. } => Self::Slow { left: needed, needed },
+        }
+    }
 }
 
 /// What is known of the calls since it was last closed.
@@ -147,18 +206,27 @@ struct Watched {
 struct Slice {
     calls: u32,
     failures: u32,
+    slow: u32,
+}
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    Well,
+    Slowly,
+    Wrong,
 }
 
 impl Breaker {
     /// A breaker that is closed since `now`.
     pub fn new(settings: BreakerSettings, now: Instant) -> Self {
-        Self { settings, state: State::Closed(Watched::new(now)), era: 0 }
+        Self { settings, state: State::Closed(Watched::new(now)), era: 0, recovered: None }
     }
 
     /// Forgets everything: it is about something else from now on. What is under way says nothing about that.
     pub fn reset(&mut self, now: Instant) {
-        self.era += 1;
-        self.state = State::Closed(Watched::new(now));
+        self.close(now);
+        self.recovered = None;
     }
 
     /// Whether calls are made.
@@ -170,20 +238,29 @@ impl Breaker {
         }
     }
 
+    /// Whether it is not closed because the store answers too slowly.
+    pub fn is_slow(&self) -> bool {
+        matches!(
+            self.state,
+            State::Open { why: Why::Slow { .. }, .. } | State::HalfOpen { why: Why::Slow { .. }, .. }
+        )
+    }
+
     /// Asks for leave to make a call. `jitter` is anything random, for the time until the next try, so that many nodes do
     /// not try at once.
     pub fn begin(&mut self, now: Instant, jitter: u32) -> Option<Permit> {
         self.look(now, jitter);
         match &mut self.state {
             State::Closed(watched) => watched.begin(now),
-            State::Open { until } if now >= *until => {
+            State::Open { until, why } if now >= *until => {
                 self.era += 1;
                 // A call that nobody ever tells about must not stop all others for ever.
-                self.state = State::HalfOpen { lost_at: now + self.settings.rest };
+                self.state = State::HalfOpen { again: now + self.settings.rest, out: true, why: *why };
             }
-            State::HalfOpen { lost_at } if now >= *lost_at => {
+            State::HalfOpen { again, out, why } if now >= *again => {
                 self.era += 1;
-                *lost_at = now + self.settings.rest;
+                let why = if *out { why.anew() } else { *why };
+                self.state = State::HalfOpen { again: now + self.settings.rest, out: true, why };
             }
             State::Open { .. } | State::HalfOpen { .. } => return None,
         }
@@ -194,8 +271,7 @@ impl Breaker {
     pub fn may_begin(&self, now: Instant) -> bool {
         match self.state {
             State::Closed(_) => true,
-            State::Open { until } => now >= until,
-            State::HalfOpen { lost_at } => now >= lost_at,
+            State::Open { until: next, .. } | State::HalfOpen { again: next, .. } => now >= next,
         }
     }
 
@@ -204,20 +280,50 @@ impl Breaker {
         if permit.era != self.era {
             return;
         }
-        let failed = !answered || now.saturating_duration_since(permit.begun) > self.settings.slow;
+        let went = self.settings.went(answered, now.saturating_duration_since(permit.begun));
         match &mut self.state {
             State::Closed(watched) => {
-                watched.end(failed, now, self.settings.window);
+                watched.end(went, now, self.settings.window);
                 if watched.is_too_much(&self.settings) {
-                    self.open(now, jitter);
+                    self.open(Why::Failed, now, jitter);
+                } else if watched.is_too_slow(&self.settings) {
+                    let needed = self.tries(now);
+                    self.open(Why::Slow { left: needed, needed }, now, jitter);
                 }
             }
-            State::HalfOpen { .. } if failed => self.open(now, jitter),
-            State::HalfOpen { .. } => {
-                self.era += 1;
-                self.state = State::Closed(Watched::new(now));
+            State::HalfOpen { why, .. } => {
+                let why = *why;
+                self.tried(why, went, now, jitter);
             }
             State::Open { .. } => {}
+        }
+    }
+
+    /// One call has tried.
+    fn tried(&mut self, why: Why, went: Went, now: Instant, jitter: u32) {
+        match (why, went) {
+            (_, Went::Wrong) => self.open(Why::Failed, now, jitter),
+            (Why::Slow { .. }, Went::Slowly) => self.open(why.anew(), now, jitter),
+            (Why::Slow { left: left @ 2.., needed }, Went::Well) => {
+                self.era += 1;
+                let (again, why) = (now + self.settings.rest / APART, Why::Slow { left: left - 1, needed });
+                self.state = State::HalfOpen { again, out: false, why };
+            }
+            (Why::Slow { needed, .. }, Went::Well) => {
+                self.recovered = Some((now, needed));
+                self.close(now);
+            }
+            (Why::Failed, Went::Well | Went::Slowly) => self.close(now),
+        }
+    }
+
+    /// How many tries must be fast if it is slow `now`.
+    fn tries(&self, now: Instant) -> u32 {
+        match self.recovered {
+            Some((at, tries)) if now.saturating_duration_since(at) <= self.settings.rest * RELAPSE => {
+                tries.saturating_mul(2).min(MOST_TRIES)
+            }
+            _ => FIRST_TRIES,
         }
     }
 
@@ -231,17 +337,32 @@ impl Breaker {
         }
         let since = *watched.suspected.get_or_insert(now);
         if now.saturating_duration_since(since) >= silence / DOUBT {
-            self.open(now, jitter);
+            self.open(Why::Failed, now, jitter);
         }
     }
 
-    fn open(&mut self, now: Instant, jitter: u32) {
+    fn close(&mut self, now: Instant) {
+        self.era += 1;
+        self.state = State::Closed(Watched::new(now));
+    }
+
+    fn open(&mut self, why: Why, now: Instant, jitter: u32) {
         self.era += 1;
         // Between four fifths of the time and six.
         let fifth = self.settings.rest / 5;
         let random =
             Duration::from_secs_f64(2.0 * fifth.as_secs_f64() * f64::from(jitter) / f64::from(u32::MAX));
-        self.state = State::Open { until: now + self.settings.rest - fifth + random };
+        self.state = State::Open { until: now + self.settings.rest - fifth + random, why };
+    }
+}
+
+impl BreakerSettings {
+    /// How a call went that took so long.
+    fn went(&self, answered: bool, took: Duration) -> Went {
+        if !answered || took > self.slow {
+            return Went::Wrong;
+        }
+        if self.spike.is_some_and(|spike| took > spike.slow) { Went::Slowly } else { Went::Well }
     }
 }
 
@@ -265,7 +386,8 @@ impl Watched {
         self.out += 1;
     }
 
-    fn end(&mut self, failed: bool, now: Instant, window: Duration) {
+    fn end(&mut self, went: Went, now: Instant, window: Duration) {
+        let failed = went == Went::Wrong;
         self.out = self.out.saturating_sub(1);
         (self.heard, self.suspected) = (self.heard.max(now), None);
         self.in_a_row = if failed { self.in_a_row + 1 } else { 0 };
@@ -283,16 +405,27 @@ impl Watched {
         let slice = &mut self.slices[place(current)];
         slice.calls = slice.calls.saturating_add(1);
         slice.failures = slice.failures.saturating_add(u32::from(failed));
+        slice.slow = slice.slow.saturating_add(u32::from(went == Went::Slowly));
     }
 
     fn is_too_much(&self, settings: &BreakerSettings) -> bool {
         if settings.in_a_row.is_some_and(|most| self.in_a_row >= most) {
             return true;
         }
+        self.is_more_than(settings.failures_percent, settings.min_calls, |slice| slice.failures)
+    }
+
+    fn is_too_slow(&self, settings: &BreakerSettings) -> bool {
+        settings
+            .spike
+            .is_some_and(|spike| self.is_more_than(spike.percent, spike.min_calls, |slice| slice.slow))
+    }
+
+    /// Whether there were at least `min_calls`, and more than so many percent of them are of this kind.
+    fn is_more_than(&self, percent: u32, min_calls: u32, of: fn(&Slice) -> u32) -> bool {
         let sum = |of: fn(&Slice) -> u32| self.slices.iter().map(|slice| u64::from(of(slice))).sum::<u64>();
-        let (calls, failures) = (sum(|slice| slice.calls), sum(|slice| slice.failures));
-        calls >= u64::from(settings.min_calls)
-            && failures * 100 > calls * u64::from(settings.failures_percent)
+        let (calls, these) = (sum(|slice| slice.calls), sum(of));
+        calls >= u64::from(min_calls) && these * 100 > calls * u64::from(percent)
     }
 }
 

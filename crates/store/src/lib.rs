@@ -19,7 +19,7 @@ mod outcome;
 pub mod peers;
 mod shards;
 
-pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit};
+pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use deny_cache::DenyCache;
 pub use fallback::Fallback;

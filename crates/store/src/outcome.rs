@@ -64,13 +64,15 @@ pub enum Failure {
     Foreign,
     /// It has failed too often of late to be asked.
     LeftAlone,
+    /// It answers, but too slowly of late to be asked.
+    Slow,
     /// Anything else.
     Other,
 }
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Deadline,
         Self::Full,
         Self::Connection,
@@ -84,6 +86,7 @@ impl Failure {
         Self::ClusterDown,
         Self::Foreign,
         Self::LeftAlone,
+        Self::Slow,
         Self::Other,
     ];
 
@@ -103,6 +106,7 @@ impl Failure {
             Self::ClusterDown => "cluster_down",
             Self::Foreign => "foreign_key",
             Self::LeftAlone => "breaker_open",
+            Self::Slow => "slow",
             Self::Other => "other",
         }
     }
@@ -124,6 +128,7 @@ impl fmt::Display for Failure {
             Self::ClusterDown => "nobody serves this part of the store",
             Self::Foreign => "the key holds something that is not a counter",
             Self::LeftAlone => "the store has failed too often of late, and is left alone for a moment",
+            Self::Slow => "the store is slow, and is left alone for a moment",
             Self::Other => "the store failed",
         })
     }

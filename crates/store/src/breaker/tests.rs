@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod spikes;
+
 const MS: Duration = Duration::from_millis(1);
 
 /// A breaker and a clock.
@@ -182,6 +184,7 @@ enum Happens {
 fn happening() -> impl Strategy<Value = Happens> {
     prop_oneof![
         (0..2_000_u64).prop_map(Happens::Pass),
+        (0..60_u64).prop_map(Happens::Pass),
         Just(Happens::Begin),
         (0..4_usize, any::<bool>()).prop_map(|(ago, answered)| Happens::End(ago, answered)),
         (0..2_usize).prop_map(|ago| Happens::End(ago, false)),
@@ -204,8 +207,8 @@ proptest! {
     ) {
         let mut bench = Bench::new(settings);
         let mut out: Vec<Permit> = Vec::new();
-        // What was heard since it was last closed: when, and whether it failed.
-        let mut heard: Vec<(Instant, bool)> = Vec::new();
+        // What was heard since it was last closed: when, whether it failed, and whether it was slow.
+        let mut heard: Vec<(Instant, bool, bool)> = Vec::new();
         let mut opened = None;
         for happens in happenings {
             let before = bench.state();
@@ -225,21 +228,31 @@ proptest! {
                     let Some(position) = out.len().checked_sub(ago + 1) else { continue };
                     let permit = out.remove(position);
                     let counts = permit.era == bench.breaker.era && before == BreakerState::Closed;
-                    let failed = !answered || bench.now.duration_since(permit.begun) > settings.slow;
+                    let went = settings.went(answered, bench.now.duration_since(permit.begun));
                     bench.end(permit, answered);
                     if counts {
-                        heard.push((bench.now, failed));
+                        heard.push((bench.now, went == Went::Wrong, went == Went::Slowly));
                     }
                 }
             }
+            prop_assert!(!bench.breaker.is_slow() || bench.state() != BreakerState::Closed);
             match (before, bench.state()) {
                 (BreakerState::Closed, BreakerState::Open) => {
-                    let row = heard.iter().rev().take_while(|(_, failed)| *failed).count();
-                    let recent = heard.iter().filter(|(at, _)| bench.now.duration_since(*at) <= settings.window);
-                    let failures = recent.clone().filter(|(_, failed)| *failed).count();
-                    let share = recent.count() >= settings.min_calls as usize && failures > 0;
+                    let row = heard.iter().rev().take_while(|(_, failed, _)| *failed).count();
+                    let recent =
+                        heard.iter().filter(|(at, ..)| bench.now.duration_since(*at) <= settings.window);
+                    let failures = recent.clone().filter(|(_, failed, _)| *failed).count();
+                    let slow = recent.clone().filter(|(.., slow)| *slow).count();
+                    let calls = recent.count();
+                    let share = calls >= settings.min_calls as usize && failures > 0;
                     let in_a_row = settings.in_a_row.is_some_and(|most| row >= most as usize);
-                    prop_assert!(in_a_row || share || (silent && settings.silence.is_some()));
+                    let spike =
+                        settings.spike.is_some_and(|spike| calls >= spike.min_calls as usize && slow > 0);
+                    if bench.breaker.is_slow() {
+                        prop_assert!(spike);
+                    } else {
+                        prop_assert!(in_a_row || share || (silent && settings.silence.is_some()));
+                    }
                     opened = Some(bench.now);
                 }
                 (BreakerState::HalfOpen, BreakerState::Open) => opened = Some(bench.now),
