@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tidegate_store::{Breaker, BreakerSettings, BreakerState, Permit};
+use tidegate_store::{Breaker, BreakerSettings, BreakerState, Failure, Permit};
 
 /// A breaker, or none.
 #[derive(Debug)]
@@ -29,18 +29,30 @@ impl Guarded {
         self.breaker.as_ref().map_or(BreakerState::Closed, |breaker| breaker.lock().state())
     }
 
-    /// Whether it is worth the while to wait for a call.
-    pub(crate) fn lets_through(&self) -> bool {
+    /// Why the server is left alone, if it is, and in which state.
+    pub(crate) fn reason(&self) -> Option<(Failure, BreakerState)> {
+        let breaker = self.breaker.as_ref()?.lock();
+        let state = breaker.state();
+        (state != BreakerState::Closed).then(|| (reason(&breaker), state))
+    }
+
+    /// Says why it is not worth the while to wait for a call, if it is not.
+    pub(crate) fn lets_through(&self) -> Result<(), Failure> {
         if self.state.load(Ordering::Relaxed) == BreakerState::Closed.number() {
-            return true;
+            return Ok(());
         }
-        self.breaker.as_ref().is_none_or(|breaker| breaker.lock().may_begin(Instant::now()))
+        let Some(breaker) = &self.breaker else { return Ok(()) };
+        let breaker = breaker.lock();
+        if breaker.may_begin(Instant::now()) { Ok(()) } else { Err(reason(&breaker)) }
     }
 
     /// Asks for leave to make a call.
-    pub(crate) fn begin(&self) -> Result<Option<Permit>, ()> {
-        self.with(|breaker| breaker.begin(Instant::now(), jitter()))
-            .map_or(Ok(None), |permit| permit.map(Some).ok_or(()))
+    pub(crate) fn begin(&self) -> Result<Option<Permit>, Failure> {
+        let begin = |breaker: &mut Breaker| {
+            let permit = breaker.begin(Instant::now(), jitter());
+            permit.map(Some).ok_or_else(|| reason(breaker))
+        };
+        self.with(begin).unwrap_or(Ok(None))
     }
 
     /// Tells what became of a call.
@@ -60,14 +72,19 @@ impl Guarded {
     fn with<T>(&self, work: impl FnOnce(&mut Breaker) -> T) -> Option<T> {
         let mut breaker = self.breaker.as_ref()?.lock();
         let done = work(&mut breaker);
-        let state = breaker.state();
+        let (state, slow) = (breaker.state(), breaker.is_slow());
         let before = self.state.swap(state.number(), Ordering::Relaxed);
         drop(breaker);
         if before != state.number() {
-            tracing::info!(%state, "breaker");
+            tracing::info!(%state, slow, "breaker");
         }
         Some(done)
     }
+}
+
+/// What calls fail for that are not made.
+fn reason(breaker: &Breaker) -> Failure {
+    if breaker.is_slow() { Failure::Slow } else { Failure::LeftAlone }
 }
 
 fn jitter() -> u32 {

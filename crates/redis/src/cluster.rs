@@ -111,7 +111,7 @@ impl Cluster {
         known.iter().find(|shard| shard.name == name).map_or_else(
             || {
                 let (connector, up) = (Arc::clone(&self.connector), Arc::clone(&self.up));
-                let link = Link::start(connector, Some(address.clone()), up, self.clock.breaker());
+                let link = Link::start(connector, Some(address.clone()), up, &self.clock);
                 let me: Weak<dyn Redirect> = self.me.clone();
                 Shard::new(name.clone(), link, Arc::clone(&self.connector), Arc::clone(&self.clock), me, true)
             },

@@ -1,17 +1,20 @@
 //! The connection to one server, kept up.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use redis::aio::MultiplexedConnection;
-use tidegate_store::{BreakerSettings, Failure};
+use tidegate_store::{BreakerState, Failure};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use crate::breaker::Guarded;
 use crate::connect::{CONNECT_LIMIT, Connector, check_role};
 use crate::problem::Problem;
+use crate::store::Clockwork;
 use crate::url::Address;
 
 /// How long to wait before connecting again, at first and at most.
@@ -20,6 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often an idle connection is tried out.
 const PROBE: Duration = Duration::from_secs(1);
+
+/// How often one is whose breaker is not closed: it says itself when a call may try.
+const PROBE_SOON: Duration = Duration::from_millis(50);
 
 /// A connection that comes back by itself, to a server that may be replaced by another.
 pub(crate) struct Link {
@@ -32,6 +38,9 @@ pub(crate) struct Link {
     tried: Notify,
     /// Whether the server is asked.
     pub(crate) breaker: Guarded,
+    /// Whether a ping has not been answered for longer than it may take. The connection may still be good.
+    silent: AtomicBool,
+    ping_limit: Duration,
 }
 
 /// What is known about the server.
@@ -57,14 +66,15 @@ impl Link {
         connector: Arc<Connector>,
         address: Option<Address>,
         up: Arc<Notify>,
-        breaker: Option<BreakerSettings>,
+        clock: &Clockwork,
     ) -> Arc<Self> {
         let problem = Problem::new(Failure::Connection, "not connected yet");
         let untried = address.is_some();
         let state = State { address, generation: 0, connection: Err(problem), untried };
         let (changed, tried) = (Notify::new(), Notify::new());
-        let (state, breaker) = (ArcSwap::from_pointee(state), Guarded::new(breaker));
-        let link = Arc::new(Self { state, changed, up, tried, breaker });
+        let (state, breaker) = (ArcSwap::from_pointee(state), Guarded::new(clock.breaker()));
+        let (silent, ping_limit) = (AtomicBool::new(false), clock.ping_limit());
+        let link = Arc::new(Self { state, changed, up, tried, breaker, silent, ping_limit });
         tokio::spawn(keep(Arc::downgrade(&link), connector));
         link
     }
@@ -79,6 +89,23 @@ impl Link {
     /// Why there is no connection, if there is none.
     pub(crate) fn problem(&self) -> Option<Problem> {
         self.state.load().connection.as_ref().err().cloned()
+    }
+
+    /// What is wrong with a server to which there is a connection that is silent, if it is.
+    pub(crate) fn silence(&self) -> Option<Problem> {
+        if !self.silent.load(Ordering::Relaxed) {
+            return None;
+        }
+        let text =
+            format!("{}: no answer to a ping within {} ms", self.address()?, self.ping_limit.as_millis());
+        Some(Problem::new(Failure::Connection, text))
+    }
+
+    /// The server has answered something, or is not the same any more.
+    pub(crate) fn heard(&self) {
+        if self.silent.load(Ordering::Relaxed) {
+            self.silent.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Resolves when it is known whether the server can be reached: what is sent to one that has just taken
@@ -133,6 +160,7 @@ impl Link {
         while let Some(changed) = next(&state) {
             let before = self.state.compare_and_swap(&*state, Arc::new(changed));
             if Arc::ptr_eq(&state, &before) {
+                self.heard();
                 self.tried.notify_waiters();
                 return self.changed.notify_one();
             }
@@ -171,17 +199,26 @@ impl Link {
     }
 
     /// Whether the connection still answers and still belongs to a master.
+    ///
+    /// When that is not known in time, it is a problem; when it is not known for long, the connection is given up.
     async fn probe(&self) {
         let Ok(Connected { mut connection, generation }) = self.get() else { return };
         let Some(address) = self.address() else { return };
         // One that is left alone is tried out when its time has come.
         let Ok(permit) = self.breaker.begin() else { return };
-        let problem = match timeout(CONNECT_LIMIT, check_role(&mut connection, &address)).await {
-            Ok(Ok(())) => return self.breaker.end(permit, true),
-            Ok(Err(problem)) => problem,
-            Err(_) => Problem::new(Failure::Connection, format!("{address}: it does not answer")),
+        let mut answer = pin!(check_role(&mut connection, &address));
+        let answered = match timeout(self.ping_limit, &mut answer).await {
+            Ok(answered) => answered,
+            // It is told at once, while the connection gets its time.
+            Err(_) => {
+                self.silent.store(true, Ordering::Relaxed);
+                let left = CONNECT_LIMIT.saturating_sub(self.ping_limit);
+                let silent = || Problem::new(Failure::Connection, format!("{address}: it does not answer"));
+                timeout(left, answer).await.unwrap_or_else(|_| Err(silent()))
+            }
         };
-        self.breaker.end(permit, false);
+        self.breaker.end(permit, answered.is_ok());
+        let Err(problem) = answered else { return self.heard() };
         tracing::warn!(server = %address, %problem, "store lost");
         self.broke(generation, &problem);
     }
@@ -216,8 +253,9 @@ async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
         }
         pause = FIRST_PAUSE;
         let changed = link.changed.notified();
+        let probe = if link.breaker.state() == BreakerState::Closed { PROBE } else { PROBE_SOON };
         tokio::select! {
-            () = sleep(PROBE) => link.probe().await,
+            () = sleep(probe) => link.probe().await,
             () = changed => {}
         }
     }

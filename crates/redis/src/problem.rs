@@ -44,7 +44,12 @@ impl Problem {
             Failure::OutOfMemory => "raise maxmemory; docs/operations/redis.md tells how much is needed",
             Failure::NotReady => "it should pass by itself",
             Failure::ClusterDown => "a master is missing and no replica has taken its place",
-            Failure::Deadline | Failure::Full | Failure::Foreign | Failure::LeftAlone | Failure::Slow | Failure::Other => "",
+            Failure::Deadline
+            | Failure::Full
+            | Failure::Foreign
+            | Failure::LeftAlone
+            | Failure::Slow
+            | Failure::Other => "",
         };
         // What a parser has to say takes several lines.
         let error = error.to_string();

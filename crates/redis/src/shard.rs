@@ -13,7 +13,7 @@ use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, 
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 use tidegate_store::coalesce::{Added, Coalescer};
-use tidegate_store::{BreakerState, Failure, Outcome, Outcomes, Permit, ShardStats};
+use tidegate_store::{Failure, Outcome, Outcomes, Permit, ShardStats};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -135,18 +135,23 @@ impl Shard {
             (at.elapsed() < REMEMBERED).then_some(problem)
         };
         let left_alone = || {
-            let state = self.link.breaker.state();
-            let text = format!("{}: its breaker is {state}: it fails, or does not answer in time", self.name);
-            (state != BreakerState::Closed).then(|| Problem::new(Failure::LeftAlone, text))
+            let (failure, state) = self.link.breaker.reason()?;
+            let why = match failure {
+                Failure::Slow => {
+                    "it answers, but slowly; it is asked again when it is faster than --store-timeout"
+                }
+                _ => "it fails, or does not answer in time",
+            };
+            Some(Problem::new(failure, format!("{}: its breaker is {state}: {why}", self.name)))
         };
-        self.link.problem().or_else(refusal).or_else(left_alone)
+        self.link.problem().or_else(|| self.link.silence()).or_else(refusal).or_else(left_alone)
     }
 
     /// Sends a group with the next call.
     pub(crate) fn submit(self: &Arc<Self>, waiting: Waiting) {
-        if !self.link.breaker.lets_through() {
-            self.stats.count_error(Failure::LeftAlone);
-            return waiting.fail(Outcome::Unavailable(Failure::LeftAlone));
+        if let Err(failure) = self.link.breaker.lets_through() {
+            self.stats.count_error(failure);
+            return waiting.fail(Outcome::Unavailable(failure));
         }
         match self.coalescer.add(waiting, Instant::now()) {
             Added::Waits => {}
@@ -192,8 +197,9 @@ impl Shard {
         if units.is_empty() {
             return cannot(units, Problem::new(Failure::Deadline, "too late"));
         }
-        let Ok(permit) = self.link.breaker.begin() else {
-            return cannot(units, Problem::new(Failure::LeftAlone, "left alone"));
+        let permit = match self.link.breaker.begin() {
+            Ok(permit) => permit,
+            Err(failure) => return cannot(units, Problem::new(failure, "left alone")),
         };
         let Ok(Connected { connection, generation }) = self.link.get() else {
             let problem = self.link.problem();
@@ -261,6 +267,7 @@ impl Shard {
         let lost = match returned {
             Ok(Ok(returned)) => {
                 self.link.breaker.end(permit, true);
+                self.link.heard();
                 Box::pin(self.sort_out(units, returned, generation)).await;
                 return true;
             }

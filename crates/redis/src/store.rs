@@ -11,12 +11,12 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span};
 use tidegate_store::coordinator::{Places, apply_group};
-use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Store};
+use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Spike, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
 use crate::cluster::Cluster;
-use crate::connect::Connector;
+use crate::connect::{CONNECT_LIMIT, Connector};
 use crate::encode::{OwnedOp, Time};
 use crate::key::{slot_of_name, slot_of_tag};
 use crate::link::Link;
@@ -31,6 +31,9 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// How long what came too late may take to be given back.
 const RETURN_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long a server may take to answer a ping, unless callers wait long.
+const PING_LIMIT: Duration = Duration::from_millis(100);
 
 /// How to build a [`RedisStore`].
 #[derive(Debug)]
@@ -48,13 +51,20 @@ pub(crate) struct Clockwork {
 }
 
 impl Clockwork {
-    /// When servers are left alone, if ever. What callers are ready to wait for is neither slow nor silence.
+    /// When servers are left alone, if ever. What callers are ready to wait for is neither slow nor silence, and what takes
+    /// longer is of no use to them.
     pub(crate) fn breaker(&self) -> Option<BreakerSettings> {
         self.breaker.map(|settings| BreakerSettings {
             slow: settings.slow.max(self.patience.saturating_mul(20)),
             silence: settings.silence.map(|silence| silence.max(self.patience.saturating_mul(10))),
+            spike: settings.spike.map(|spike| Spike { slow: self.patience, ..spike }),
             ..settings
         })
+    }
+
+    /// How long a server may take to answer a ping before that is a problem.
+    pub(crate) fn ping_limit(&self) -> Duration {
+        self.patience.saturating_mul(4).clamp(PING_LIMIT, CONNECT_LIMIT)
     }
 
     pub(crate) fn patience(&self) -> Duration {
@@ -149,7 +159,7 @@ impl Servers {
             Topology::Single(address) => (address.to_string(), Some(address.clone())),
             Topology::Sentinel { master, .. } => (master.clone(), None),
         };
-        let link = Link::start(Arc::clone(connector), address, Arc::clone(up), clock.breaker());
+        let link = Link::start(Arc::clone(connector), address, Arc::clone(up), clock);
         let redirect = Arc::new(NoRedirect(Arc::clone(&doubt)));
         let watch = match topology {
             Topology::Sentinel { sentinels, master } => {
@@ -222,7 +232,8 @@ impl RedisStore {
 
     /// What keeps the store as a whole from being used, if anything does.
     pub fn problem(&self) -> Option<Problem> {
-        let shard = || self.servers.shards().iter().find_map(|shard| shard.link.problem());
+        let of = |shard: &Arc<Shard>| shard.link.problem().or_else(|| shard.link.silence());
+        let shard = || self.servers.shards().iter().find_map(of);
         self.servers.problem().or_else(shard).or_else(|| self.secret.problem())
     }
 

@@ -7,15 +7,22 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tidegate_redis::RedisStore;
 use tidegate_store::{BreakerSettings, BreakerState, Deadline, Failure, Outcome, Store};
-use tidegate_testkit::{Cluster, Redis};
+use tidegate_testkit::{Cluster, Proxy, Redis};
 
 use crate::load::yearly;
 use crate::support::{PATIENT, ready, take};
 
 const TIMEOUT: Duration = Duration::from_millis(5);
 
+/// Not that a busy machine is slow, too.
+const FAST: BreakerSettings = BreakerSettings { spike: None, ..BreakerSettings::FAST };
+
 async fn start(url: &str, settings: Option<BreakerSettings>) -> Arc<RedisStore> {
-    let store = RedisStore::builder(url.parse().unwrap()).timeout(TIMEOUT).breaker(settings).start().unwrap();
+    start_with(url, settings, TIMEOUT).await
+}
+
+async fn start_with(url: &str, settings: Option<BreakerSettings>, timeout: Duration) -> Arc<RedisStore> {
+    let store = RedisStore::builder(url.parse().unwrap()).timeout(timeout).breaker(settings).start().unwrap();
     ready(&store).await;
     Arc::new(store)
 }
@@ -65,7 +72,7 @@ impl Drop for Load {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_left_alone_until_it_answers() {
     let redis = Redis::start();
-    let store = start(&redis.url(), Some(BreakerSettings::FAST)).await;
+    let store = start(&redis.url(), Some(FAST)).await;
     let load = Load::start(&store);
     until("it decides", || store.shards()[0].stats.calls() > 10).await;
     assert_eq!(states(&store), [BreakerState::Closed]);
@@ -91,7 +98,7 @@ async fn a_server_that_hangs_is_left_alone_until_it_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_server_is_left_alone_and_found_again() {
     let redis = Redis::start();
-    let store = start(&redis.url(), Some(BreakerSettings::FAST)).await;
+    let store = start(&redis.url(), Some(FAST)).await;
     let _load = Load::start(&store);
     until("it decides", || store.shards()[0].stats.calls() > 10).await;
     redis.kill();
@@ -103,7 +110,7 @@ async fn a_dead_server_is_left_alone_and_found_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_dead_master_is_left_alone_and_no_other() {
     let cluster = Cluster::start();
-    let store = start(&cluster.url(), Some(BreakerSettings::FAST)).await;
+    let store = start(&cluster.url(), Some(FAST)).await;
     let users: Vec<String> = (0..60).map(|number| format!("user-{number}")).collect();
     let ask_all = async || join_all(users.iter().map(|user| ask(&store, user))).await;
     let deadline = Instant::now() + PATIENT;
@@ -145,4 +152,61 @@ async fn without_a_breaker_everybody_waits() {
     }
     assert_eq!(states(&store), [BreakerState::Closed]);
     redis.resume();
+}
+
+/// What waits for it has given up before it answers, although it always does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_slow_is_left_alone_until_it_is_fast() {
+    const PATIENCE: Duration = Duration::from_millis(25);
+    let redis = Redis::start();
+    let proxy = Proxy::start(redis.address());
+    let url = format!("redis://{}", proxy.address());
+    let store = start_with(&url, Some(BreakerSettings::FAST), PATIENCE).await;
+    let load = Load::start(&store);
+    until("it decides", || store.shards()[0].stats.calls() > 10).await;
+
+    proxy.set_delay(Duration::from_millis(40));
+    let slow = |store: &RedisStore| store.shards()[0].problem.clone().filter(|text| text.contains("slowly"));
+    until("it is found to be slow", || slow(&store).is_some()).await;
+    // One that tries is late.
+    let deadline = Instant::now() + PATIENT;
+    while ask(&store, "alice").await != Outcome::Unavailable(Failure::Slow) {
+        assert!(Instant::now() < deadline, "waited in vain until nobody waits for it");
+    }
+    drop(load);
+    let told = |failure| store.shards()[0].stats.errors().find(|(each, _)| *each == failure).unwrap().1;
+    assert!(told(Failure::Slow) > 0);
+    assert_eq!(told(Failure::LeftAlone), 0, "it has never failed");
+    let problem = slow(&store).expect("it is told");
+    assert!(problem.starts_with(&proxy.address().to_string()), "{problem}");
+    assert_eq!(store.problem(), None, "the connection is good");
+
+    // Nobody asks for anything, and still it is found out that it is fast.
+    proxy.set_delay(Duration::ZERO);
+    let mended = Instant::now();
+    until("it is asked again", || states(&store) == [BreakerState::Closed]).await;
+    println!("closed {:?} after the server was fast again", mended.elapsed());
+    until("all is well", || store.shards()[0].problem.is_none()).await;
+    let group = [take("guarded", "alice", yearly(), 1)].into_iter().collect();
+    let outcome = store.apply(&[group], Deadline::after(Instant::now(), PATIENT)).await[0][0];
+    assert!(outcome.verdict().is_some(), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_noticed_although_nobody_asks() {
+    let redis = Redis::start();
+    let store = start(&redis.url(), Some(FAST)).await;
+    assert!(store.shards()[0].problem.is_none() && store.problem().is_none());
+    redis.pause();
+    let (paused, wanted) =
+        (Instant::now(), format!("{}: no answer to a ping within 100 ms", redis.address()));
+    until("it is told", || store.shards()[0].problem.as_deref() == Some(&wanted)).await;
+    println!("told {:?} after the server began to hang", paused.elapsed());
+    redis.resume();
+    until("it is over", || store.shards()[0].problem.is_none() && store.problem().is_none()).await;
+    // For the whole, too.
+    redis.pause();
+    until("it is told", || store.problem().is_some_and(|problem| problem.text == wanted)).await;
+    redis.resume();
+    until("it is over", || store.problem().is_none()).await;
 }
