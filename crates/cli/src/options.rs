@@ -107,8 +107,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_NODES", help_heading = "Limits")]
     pub(crate) nodes: Option<NonZeroU32>,
 
-    /// When a server of the store that fails is left alone for a while: fast (silent for 50 ms, or five failures in a row;
-    /// for a second), classic (more than half of ten or more calls in ten seconds; for a minute), five (five failures in a
+    /// How long the store has to be unwell before the node calls itself degraded; /health shows at once what is wrong
+    /// [default: 5s]
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_DEGRADED_AFTER", help_heading = "Limits")]
+    pub(crate) degraded_after: Option<Span>,
+
+    /// When a server of the store that fails is left alone for a while: fast (silent for 50 ms, five failures in a row, or
+    /// a fifth of its answers too late; for a second), classic (more than half of ten or more calls in ten seconds; for a minute), five (five failures in a
     /// row; for half a minute) or off [default: fast]
     #[arg(
         long,

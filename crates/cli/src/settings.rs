@@ -8,7 +8,7 @@ use clap::{ArgMatches, FromArgMatches};
 use ipnet::IpNet;
 use tidegate::TierOptions;
 use tidegate_core::Span;
-use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, TlsFiles};
+use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, Thresholds, TlsFiles};
 use tidegate_sources::PostgresUrl;
 
 use crate::config_file;
@@ -100,6 +100,11 @@ impl Settings {
             store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,
             tiers: default.tiers,
             nodes: options.nodes.unwrap_or(default.nodes),
+            peers_heard: default.peers_heard,
+            thresholds: Thresholds {
+                degraded_after: options.degraded_after.map_or(default.thresholds.degraded_after, duration),
+                ..default.thresholds
+            },
             rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderName;
 use ipnet::IpNet;
@@ -13,6 +13,7 @@ use tidegate::store::Store;
 use tidegate::{Clock, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
+use crate::modes::Thresholds;
 use crate::tiers::UserTiers;
 
 /// How to serve. [`Config::default`] is what `tidegate serve` does without arguments.
@@ -63,6 +64,10 @@ pub struct Config {
     pub store_timeout: Duration,
     /// How many nodes use such a store: when it is away, each has an equal share of what rules allow locally.
     pub nodes: NonZeroU32,
+    /// Says when another node was last heard, if this one has peers: without them and without its store it is on its own.
+    pub peers_heard: Option<PeersHeard>,
+    /// How long things have to be so before the mode changes for them.
+    pub thresholds: Thresholds,
     /// Where users' tiers are looked up that neither requests nor rules name.
     pub tiers: Option<UserTiers>,
     /// Where the last good rules are kept, to start with when their source is away.
@@ -99,6 +104,8 @@ impl Default for Config {
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             nodes: NonZeroU32::MIN,
+            peers_heard: None,
+            thresholds: Thresholds::default(),
             tiers: None,
             rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
@@ -132,10 +139,15 @@ impl fmt::Debug for Config {
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
             .field("nodes", &self.nodes)
+            .field("peers_heard", &self.peers_heard.is_some())
+            .field("thresholds", &self.thresholds)
             .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }
 }
+
+/// When any other node was last heard; `None`: never. It is asked ten times a second and must not wait.
+pub type PeersHeard = Arc<dyn Fn() -> Option<Instant> + Send + Sync>;
 
 /// What answers of the rate limit service carry besides verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

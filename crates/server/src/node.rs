@@ -10,19 +10,20 @@ use http::StatusCode;
 use tidegate::{
     Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
 };
-use tidegate_core::Timestamp;
 use tidegate_core::descriptor::{Descriptor, Hits};
+use tidegate_core::{Mode, Timestamp};
 use tidegate_sources::{Aside, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::Notify;
 
 use crate::access::Access;
-use crate::config::{Config, RlsExtras, SharedStore};
+use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
-use crate::health::{Concern, Health};
+use crate::health::{Change, Concern, Health, Moment};
 use crate::metrics::{Metrics, Table};
+use crate::modes::Peers;
 use crate::reply::Wrong;
 
 /// What all listeners share.
@@ -42,6 +43,7 @@ pub(crate) struct Node {
     pub(crate) started: Instant,
     in_force: ArcSwap<InForce>,
     clock: Arc<dyn Clock>,
+    peers_heard: Option<PeersHeard>,
     draining: AtomicBool,
     /// Documents that are not in force.
     aside: ArcSwap<Vec<Aside>>,
@@ -50,7 +52,7 @@ pub(crate) struct Node {
     /// How old what the source of the rules told last may be; none for built-in rules.
     pub(crate) pulse: Option<Pulse>,
     /// Tells that other rules are in force.
-    changed: Notify,
+    rules_changed: Notify,
 }
 
 /// The rules in force with what belongs to them.
@@ -101,7 +103,7 @@ impl Node {
         Ok(Self {
             limiter,
             store_kind: config.store.as_ref().map_or("memory", SharedStore::kind).to_owned(),
-            health: Health::new(clock.now()),
+            health: Health::new(config.thresholds, Moment { instant: Instant::now(), time: clock.now() }),
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
@@ -116,11 +118,12 @@ impl Node {
             }),
             metrics,
             clock,
+            peers_heard: config.peers_heard.clone(),
             draining: AtomicBool::new(false),
             aside: ArcSwap::default(),
             book,
             pulse,
-            changed: Notify::new(),
+            rules_changed: Notify::new(),
         })
     }
 
@@ -245,6 +248,38 @@ impl Node {
         self.clock.now()
     }
 
+    fn moment(&self) -> Moment {
+        Moment { instant: Instant::now(), time: self.now() }
+    }
+
+    /// Takes note of what is wrong with something it depends on; nothing: all is well.
+    pub(crate) fn note(&self, concern: Concern, reasons: Vec<String>) {
+        self.health.set(concern, reasons, self.moment(), |change| self.changed(change));
+    }
+
+    /// The same for the store, at every look at it, together with whether peers are heard.
+    pub(crate) fn note_store(&self, problems: Vec<String>) {
+        let peers = self.peers_heard.as_ref().map_or(Peers::None, |heard| Peers::Heard(heard()));
+        self.health.look_at_store(problems, peers, self.moment(), |change| self.changed(change));
+    }
+
+    /// The mode changes.
+    fn changed(&self, change: &Change) {
+        let (from, to, reasons) = (change.from.name(), change.to.name(), change.reasons.join("; "));
+        if change.to > change.from {
+            tracing::warn!(from, to, reasons, "operating mode");
+        } else {
+            tracing::info!(from, to, reasons, "operating mode");
+        }
+        self.told(change.to);
+    }
+
+    /// Tells those whom it concerns that the mode is another. Called in the order of changes, one at a time; it must not
+    /// wait, nor change what the mode depends on.
+    fn told(&self, mode: Mode) {
+        self.metrics.mode_changes.count(mode);
+    }
+
     /// Puts other rules in force.
     pub(crate) fn put_in_force(&self, loaded: Loaded) {
         self.limiter.set_rules(loaded.rules);
@@ -252,8 +287,8 @@ impl Node {
         let table = self.metrics.decisions.table(&rules, Some(&self.in_force.load().table));
         let (document_version, versions) = (loaded.document_version, loaded.versions);
         self.in_force.store(Arc::new(InForce { document_version, table, versions }));
-        self.changed.notify_waiters();
-        self.health.set(Concern::Rules, Vec::new(), self.now());
+        self.rules_changed.notify_waiters();
+        self.note(Concern::Rules, Vec::new());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
     }
 
@@ -265,7 +300,7 @@ impl Node {
                 tracing::warn!("a rule document is put aside:\n{}", each.problems);
             }
             let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
-            self.health.set(Concern::Rules, reasons, self.now());
+            self.note(Concern::Rules, reasons);
         }
         self.aside.store(Arc::new(aside));
     }
@@ -285,7 +320,7 @@ impl Node {
     pub(crate) async fn has_in_force(&self, rule_id: &str, version: Option<u64>, patience: Duration) -> bool {
         let wait = async {
             loop {
-                let changed = self.changed.notified();
+                let changed = self.rules_changed.notified();
                 if self.in_force.load().version_of(rule_id) == version {
                     return;
                 }
@@ -308,7 +343,7 @@ impl Node {
         if more > 0 {
             reasons.push(format!("rules not loaded: {more} more problems"));
         }
-        self.health.set(Concern::Rules, reasons, self.now());
+        self.note(Concern::Rules, reasons);
     }
 
     /// Whether it is about to end and wants no more requests.

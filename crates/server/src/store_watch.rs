@@ -6,14 +6,10 @@ use std::time::Duration;
 use tidegate::store::{Shard, Store};
 use tokio::time::sleep;
 
-use crate::health::Concern;
 use crate::node::{MAX_REASONS, Node};
 
-/// How often to look while all is well.
-const USUALLY: Duration = Duration::from_secs(1);
-
-/// How often to look at first, and while something is wrong: whoever waits for the end of it waits no longer.
-const SOON: Duration = Duration::from_millis(100);
+/// How often to look: what the store says of itself is at hand.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// For how many keys to settle with a store that is back, each time it is looked at: two thousand a second.
 const SETTLED_AT_ONCE: usize = 200;
@@ -21,25 +17,23 @@ const SETTLED_AT_ONCE: usize = 200;
 /// Keeps the node's health true to its store, for as long as this runs.
 pub(crate) async fn watch(node: Arc<Node>) {
     let Some(store) = node.limiter.shared() else { return };
-    let (mut well, mut pause) = (true, SOON);
+    let unwell = || node.health.condition().store_unwell_since.is_some();
     loop {
         // First of all, too: a store that has just been set up is about to connect.
-        sleep(pause).await;
+        sleep(LOOK).await;
         let problems = problems(store);
-        match (well, problems.is_empty()) {
-            (true, false) => {
-                let problems = problems.join("; ");
-                tracing::warn!(problems, "store failed; on_store_failure decides what it cannot");
+        let (was_unwell, well, shown) = (unwell(), problems.is_empty(), problems.join("; "));
+        node.note_store(problems);
+        match (was_unwell, unwell()) {
+            (false, true) => {
+                tracing::warn!(problems = shown, "store failed; on_store_failure decides what it cannot");
             }
-            (false, true) => tracing::info!("store usable again"),
+            (true, false) => tracing::info!("store usable again"),
             _ => {}
         }
-        well = problems.is_empty();
-        node.health.set(Concern::Store, problems, node.now());
         if well && node.limiter.unsettled() > 0 {
             node.limiter.settle_some(SETTLED_AT_ONCE).await;
         }
-        pause = if well && node.limiter.unsettled() == 0 { USUALLY } else { SOON };
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
         let reason = |problem: &String| {
             format!("tiers: users whose tier is not known here have the default one: {problem}")
         };
-        node.health.set(Concern::Tiers, problem.iter().map(reason).collect(), node.now());
+        node.note(Concern::Tiers, problem.iter().map(reason).collect());
         known = problem;
     }
 }

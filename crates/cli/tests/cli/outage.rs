@@ -42,6 +42,8 @@ impl Fleet {
             &count,
             "--store-timeout",
             "50ms",
+            "--degraded-after",
+            "200ms",
             "--rules",
             rules.to_str().unwrap(),
         ];

@@ -24,7 +24,8 @@ fn rules(folder: &tempfile::TempDir) -> PathBuf {
 
 /// A server whose decisions wait long enough for a machine that is busy with other things.
 fn serve(rules: &str, url: &str) -> Server {
-    let server = Server::start(&["--rules", rules, "--store", url, "--store-timeout", "2s"]);
+    let args = ["--rules", rules, "--store", url, "--store-timeout", "2s", "--degraded-after", "200ms"];
+    let server = Server::start(&args);
     health(&server, "normal");
     server
 }

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Door, rfc3339};
+use crate::health::Change;
 use crate::reply::{self, Reply};
 
 /// How the node is doing.
@@ -15,10 +16,14 @@ use crate::reply::{self, Reply};
 pub(crate) struct HealthBody {
     /// `normal`, `degraded` or `emergency`.
     status: &'static str,
-    /// Why it is not normal.
+    /// What is wrong. A store that has just failed is shown here before it makes the status another.
     reasons: Vec<String>,
-    /// Since when it has been so (RFC 3339).
+    /// Since when the status has been so (RFC 3339).
     since: String,
+    /// Since when the store that nodes share has not been well for long (RFC 3339), or null.
+    store_unwell_since: Option<String>,
+    /// How the status changed of late, newest first, up to ten times.
+    changes: Vec<ChangeBody>,
     /// Where counters live: `memory`, or the kind of store that nodes share.
     store: String,
     /// The version of the rules in force, as their source counts.
@@ -30,14 +35,37 @@ pub(crate) struct HealthBody {
     rules_age: Option<f64>,
 }
 
+/// A change of the status.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ChangeBody {
+    /// When (RFC 3339).
+    at: String,
+    from: &'static str,
+    to: &'static str,
+    /// The first few reasons at that time.
+    reasons: Vec<String>,
+}
+
+impl From<Change> for ChangeBody {
+    fn from(Change { at, from, to, reasons }: Change) -> Self {
+        Self { at: rfc3339(at.as_millis()), from: from.name(), to: to.name(), reasons }
+    }
+}
+
+/// More changes than these do not help to see how it is now.
+const SHOWN_CHANGES: usize = 10;
+
 impl HealthBody {
     pub(super) fn new(door: &Door) -> Self {
-        let condition = door.node.health.condition();
+        let health = &door.node.health;
+        let condition = health.condition();
         let in_force = door.node.in_force();
         Self {
             status: condition.mode.name(),
             reasons: condition.reasons.clone(),
             since: rfc3339(condition.since.as_millis()),
+            store_unwell_since: condition.store_unwell_since.map(|since| rfc3339(since.as_millis())),
+            changes: health.changes(SHOWN_CHANGES).into_iter().map(ChangeBody::from).collect(),
             store: door.node.store_kind.clone(),
             rules_version: in_force.table.rules().version(),
             document_version: in_force.document_version,

@@ -4,6 +4,7 @@
 
 mod decisions;
 mod descriptors;
+mod modes;
 mod store;
 mod tiers;
 
@@ -18,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 pub(crate) use decisions::{Decisions, Table};
 pub(crate) use descriptors::DescriptorCounts;
+pub(crate) use modes::ModeChanges;
 
 use tidegate::store::Histogram;
 
@@ -33,6 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) descriptors: DescriptorCounts,
     pub(crate) decision_seconds: Histogram,
     pub(crate) rules_load_errors: AtomicU64,
+    pub(crate) mode_changes: ModeChanges,
 }
 
 /// All of a node's metrics as text.
@@ -74,6 +77,9 @@ impl Collector for Scrape {
         encode_histogram(&metrics.decision_seconds, histogram)?;
         let mode = node.health.mode() as u64;
         gauge(&mut encoder, "operating_mode", "0 normal, 1 degraded, 2 emergency", mode)?;
+        let help = "How often the operating mode changed, by what it changed to";
+        let family = encoder.encode_descriptor("mode_changes", help, None, MetricType::Counter)?;
+        metrics.mode_changes.encode(family)?;
         gauge(
             &mut encoder,
             "rules_version",

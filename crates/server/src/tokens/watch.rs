@@ -69,6 +69,6 @@ impl WatchedTokens {
                 error.problems().map(kept).collect()
             }
         };
-        node.health.set(Concern::Tokens, reasons, node.now());
+        node.note(Concern::Tokens, reasons);
     }
 }

@@ -22,7 +22,7 @@ async fn health_has_its_shape() {
     assert_eq!(answer.status, 200);
     let expected = json!({
         "status": "normal", "reasons": [], "since": "2024-01-01T00:00:00Z", "store": "memory", "rules_version": 1,
-        "document_version": 42,
+        "document_version": 42, "store_unwell_since": null, "changes": [],
     });
     assert_eq!(answer.json(), expected);
     assert_eq!(server.admin("/livez").await.status, 200);

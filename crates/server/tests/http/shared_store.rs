@@ -2,13 +2,15 @@
 
 mod away;
 mod metrics;
+mod modes;
 mod together;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_redis::RedisStore;
-use tidegate_server::{Config, RulesFeed, SharedStore};
+use tidegate_server::{Config, RulesFeed, SharedStore, Thresholds};
 use tidegate_testkit::Redis;
 
 use crate::client::{DEADLINE, Running, config, eventually, start_with};
@@ -28,12 +30,19 @@ const OPEN: &str = r#"{"resource":"/open","user":"alice"}"#;
 const LOCAL: &str = r#"{"resource":"/local","user":"alice"}"#;
 const CLOSED: &str = r#"{"resource":"/closed","user":"alice"}"#;
 
+/// Tests do not wait for seconds that people should.
+const SOON: Thresholds = Thresholds {
+    degraded_after: Duration::from_millis(150),
+    normal_after: Duration::from_millis(300),
+    alone_after: Duration::from_millis(600),
+};
+
 /// A server on this store is to wait so long that nothing is late on a busy machine.
 fn on(redis: &Redis) -> Config {
     let url = redis.url().parse().unwrap();
     let store = RedisStore::builder(url).timeout(DEADLINE).start().unwrap();
     let store = Some(SharedStore::new("redis", Arc::new(store)));
-    Config { store, store_timeout: DEADLINE, ..config() }
+    Config { store, store_timeout: DEADLINE, thresholds: SOON, ..config() }
 }
 
 async fn start_on(redis: &Redis) -> Running {
