@@ -135,8 +135,9 @@ function sliding_log.credit(counter, cost, since)
     end
     give_back_at(counter, tonumber(first[2]), cost)
   end
+  -- Nothing at all is left of a log that this call has begun.
   local newest = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
-  counter.b = max(tonumber(newest[2]), 0)
+  counter.b = max(tonumber(newest[2] or 0), 0)
 end
 
 sliding_log.rest = two_windows

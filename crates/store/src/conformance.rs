@@ -62,6 +62,7 @@ pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
     returns::returned(&fresh("returned")).await;
     returns::returned_of_the_latest(&fresh("latest")).await;
     returns::nothing_to_return_to(&fresh("unknown")).await;
+    returns::returned_in_the_same_call(&fresh("same-call")).await;
     returns::too_late_to_return(&fresh("outwaited")).await;
     returns::returned_whatever_the_group(&fresh("regardless")).await;
     replays::a_retry_is_free(&fresh("retry")).await;

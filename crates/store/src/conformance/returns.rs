@@ -70,6 +70,19 @@ pub(super) async fn nothing_to_return_to<S: Subject>(subject: &S) {
     }
 }
 
+/// What is taken may come back before anybody has heard of it.
+pub(super) async fn returned_in_the_same_call<S: Subject>(subject: &S) {
+    let bench = Bench::new("same-call", subject);
+    for algorithm in Algorithm::ALL {
+        let quota = quota(algorithm, 10, 3_600);
+        let take = bench.take(0, "alice", quota, 3);
+        let group = [Action::Take, since(0)].map(|action| Operation { take, action });
+        let left: Vec<u64> = bench.verdicts(&group).await.iter().map(|verdict| verdict.remaining).collect();
+        assert_eq!(left, [7, 10], "{algorithm}");
+        assert!(bench.takes(0, "alice", quota, 10).await, "{algorithm}");
+    }
+}
+
 /// What comes back is never more than waiting would have given.
 pub(super) async fn too_late_to_return<S: Subject>(subject: &S) {
     let bench = Bench::new("outwaited", subject);
