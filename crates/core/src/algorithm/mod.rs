@@ -26,7 +26,7 @@ pub const MAX_AHEAD: Span = Span::from_secs(10);
 
 /// The state of one key under one algorithm. The default is a key never used.
 ///
-/// `fits`, `look`, `charge`, `credit` and `rescale` expect a counter that was brought up to date with [`Self::advance`].
+/// `fits`, `look`, `room`, `charge`, `credit` and `rescale` expect a counter that was brought up to date with [`Self::advance`].
 pub trait Counter: Clone + Default {
     /// Lets time pass up to `now`: refills, rolls windows over, forgets what has expired.
     ///
@@ -42,6 +42,11 @@ pub trait Counter: Clone + Default {
 
     /// What a request of `cost` would be told, changing nothing. Spans count from `now`.
     fn look(&self, quota: &Quota, cost: u64, now: Timestamp) -> Verdict;
+
+    /// The most that [`Self::fits`].
+    fn room(&self, quota: &Quota) -> u64 {
+        self.look(quota, 0, self.at()).remaining
+    }
 
     /// Consumes `cost`, which [`Self::fits`].
     fn charge(&mut self, quota: &Quota, cost: u64);

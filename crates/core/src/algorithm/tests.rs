@@ -204,6 +204,23 @@ proptest! {
         }
     }
 
+    /// What there is room for is what could be had by trying: also when rules have changed to other figures.
+    #[test]
+    fn room_is_the_most_that_fits(quota in quotas(), other in quotas(), history in histories(), part in 0u64..50) {
+        let mut counter = Any::new(quota.algorithm());
+        let mut now = 1_704_067_200_000u64;
+        for (step, cost) in history {
+            now = now.saturating_add_signed(step);
+            counter.step(&quota, cost, Timestamp::from_millis(now));
+        }
+        match &mut counter {
+            Any::TokenBucket(counter) => check_room(counter, &quota, &other, part)?,
+            Any::FixedWindow(counter) => check_room(counter, &quota, &other, part)?,
+            Any::SlidingWindow(counter) => check_room(counter, &quota, &other, part)?,
+            Any::SlidingLog(counter) => check_room(counter, &quota, &other, part)?,
+        }
+    }
+
     /// However a counter is squeezed, it never admits more than the exact one would.
     #[test]
     fn a_squeezed_log_errs_towards_refusing(limit in 1u64..20, history in histories()) {
@@ -252,6 +269,30 @@ proptest! {
         let credited = remaining(&mut credited);
         prop_assert!(kept <= credited && credited <= without, "{kept} ≤ {credited} ≤ {without}");
     }
+}
+
+/// Holds the room of a counter against every cost, as it is, after a part of it is taken, and after `other` reshapes it.
+fn check_room<C: Counter>(
+    counter: &mut C,
+    quota: &Quota,
+    other: &Quota,
+    part: u64,
+) -> Result<(), TestCaseError> {
+    let by_trying = |counter: &C, quota: &Quota| {
+        (0..=quota.capacity() + 1).filter(|&cost| counter.fits(quota, cost)).max().unwrap_or_default()
+    };
+    let room = counter.room(quota);
+    prop_assert_eq!(room, by_trying(counter, quota));
+    if room > 0 {
+        counter.charge(quota, part.min(room));
+        prop_assert_eq!(counter.room(quota), room - part.min(room));
+    }
+    if other.algorithm() == quota.algorithm() && !quota.is_blocked() && !other.is_blocked() {
+        counter.rescale(quota, other);
+        counter.advance(other, counter.at());
+        prop_assert_eq!(counter.room(other), by_trying(counter, other));
+    }
+    Ok(())
 }
 
 fn check_remaining(reference: &Reference, verdict: &Verdict, now: u64) -> Result<(), TestCaseError> {
