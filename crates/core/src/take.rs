@@ -75,6 +75,11 @@ pub enum Action {
         /// When it was consumed.
         since: Timestamp,
     },
+    /// Consume as much of the cost as fits, and never more: for what was admitted already, without the store. Never
+    /// refused, and carried out before the rest of its group is decided, whatever becomes of that. A take with a
+    /// request id is charged once: the same id with the same cost changes nothing, however often it comes, as long
+    /// as an admitted id would be remembered; also if nothing fitted the first time.
+    Charge,
 }
 
 /// The name of a hold, unique to the caller.

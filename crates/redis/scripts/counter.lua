@@ -5,9 +5,11 @@
 --   q  that quota: version, limit, window, capacity
 --   h  all holds: id, cost, since, until
 --   n  first and next number of the ids below; n<number> names one, i<id><cost> is one: end, replays left
+--   m  the same of what was charged: m<number>, p<id><cost>
 -- The log keeps all of it in its sorted set, below zero so as not to be mistaken for requests:
 --   -2^53                 one member: at, a, b, held until, version, limit, window, capacity, serial, costly, holds
 --   -(end * 4 + left)     a request id: i<id><cost>
+--   the same - 2^52       what was charged: p<id><cost>
 --
 -- The key's end is moved when a counter is written for the first time in a stretch of `rest`, the time in which it
 -- comes to rest, and then to twice that: so it always lives long enough, and most writes leave it alone.

@@ -4,13 +4,13 @@
 --   now (0: the server's), fixed ttl (0: as needed), number of quotas
 --   per quota: algorithm, hash, version, limit, window, capacity, rest
 --   per group: number of operations
---   per operation: what (peek 0, take 1, hold 2, settle 3, return 4; + 8 shadow, + 16 has a request id), quota,
---     cost, then the request id, and the hold's id and ttl, the settled hold's id, or since when to return
+--   per operation: what (peek 0, take 1, hold 2, settle 3, return 4, charge 5; + 8 shadow, + 16 has a request id),
+--     quota, cost, then the request id, and the hold's id and ttl, the settled hold's id, or since when to return
 -- and the answer is an array of numbers:
 --   now
 --   per operation: flags (below), remaining, reset after, retry after, and the quota if it is not the one asked for
 
-local PEEK, TAKE, HOLD, SETTLE, RETURN = 0, 1, 2, 3, 4
+local PEEK, TAKE, HOLD, SETTLE, RETURN, CHARGE = 0, 1, 2, 3, 4, 5
 local ALLOWED, HELD, AFTER, NEVER, OTHER_QUOTA, FOREIGN, FULL = 1, 2, 4, 8, 16, 32, 64
 
 local input, place, key_number = unpack(ARGV[1]), 0, 0
@@ -96,7 +96,7 @@ end
 
 local function look(i)
   local counter, cost = found[i], costs[i]
-  free[i] = ids[i] and cost > 0 and (replays_left(counter, id_names[i]) or 0) > 0
+  free[i] = ids[i] and cost > 0 and (replays_left(counter, ADMITTED, id_names[i]) or 0) > 0
   may[i] = free[i] or fits(counter, cost + ahead[i])
 end
 
@@ -113,7 +113,7 @@ local function commit(i)
   if holds then
     add_hold(counter, hold_ids[i], cost, times[i])
   elseif ids[i] then
-    remember(counter, id_names[i])
+    remember(counter, ADMITTED, id_names[i])
   end
   report(counter, asked[i], 0, true)
 end
@@ -122,7 +122,7 @@ local function settle(i)
   local counter, cost = found[i], costs[i]
   local held, since = remove_hold(counter, hold_ids[i])
   if not held then
-    if ids[i] and (replays_left(counter, id_names[i]) or 0) > 0 then
+    if ids[i] and (replays_left(counter, ADMITTED, id_names[i]) or 0) > 0 then
       use_replay(counter, id_names[i])
       return report(counter, asked[i], 0, true)
     end
@@ -137,7 +137,7 @@ local function settle(i)
     end
   end
   if ids[i] and cost > 0 then
-    remember(counter, id_names[i])
+    remember(counter, ADMITTED, id_names[i])
   end
   report(counter, asked[i], 0, true)
 end
@@ -150,6 +150,43 @@ local function give_back(i)
   report(counter, asked[i], 0, true)
 end
 
+-- Takes what fits, once. Also what did not fit is remembered: it must not be taken when there is room again.
+local function charge_once(i)
+  local counter, cost, id, name = found[i], costs[i], ids[i], id_names[i]
+  if cost == 0 or id and replays_left(counter, CHARGED, name) then
+    return
+  end
+  if asked[i].limit > 0 then
+    local part = min(cost, (figures(counter)))
+    if part > 0 then
+      charge(counter, part, id)
+    end
+  end
+  if not id then
+    return
+  end
+  remember(counter, CHARGED, name)
+  if not counter.unused then
+    -- The key's end is seen to.
+    counter.dirty = true
+  elseif fixed_ttl > 0 then
+    call('PEXPIRE', counter.key, fixed_ttl)
+  else
+    call('PEXPIRE', counter.key, MAX_ID_MEMORY + 1000)
+  end
+end
+
+local function charge_all(count)
+  local any = false
+  for i = 1, count do
+    if actions[i] == CHARGE then
+      charge_once(i)
+      any = true
+    end
+  end
+  return any
+end
+
 -- Finds the counters of the group and what each would say: whether all of them can be asked, whether there is room
 -- for what is to be held, and whether the group may go ahead.
 local function look_at_all(count)
@@ -157,7 +194,7 @@ local function look_at_all(count)
   for i = 1, count do
     local action, quota = actions[i], asked[i]
     found[i], may[i], ahead[i], id_names[i] = false, false, 0, false
-    if quota.limit > 0 or action == SETTLE then
+    if quota.limit > 0 or action == SETTLE or action == CHARGE then
       local counter = counter_of(keys[i], quota)
       if not counter then
         return false, full, false
@@ -169,7 +206,7 @@ local function look_at_all(count)
         end
       end
       if ids[i] then
-        id_names[i] = id_name(ids[i], costs[i])
+        id_names[i] = id_name(action == CHARGE and CHARGED or ADMITTED, ids[i], costs[i])
       end
       if action <= HOLD then
         look(i)
@@ -191,10 +228,14 @@ local function apply_group(count)
   elseif full then
     return answer_all(count, FULL)
   end
+  if charge_all(count) then
+    -- It was admitted before: the others go by what that leaves.
+    ours, full, go_ahead = look_at_all(count)
+  end
   for i = 1, count do
     local action = actions[i]
-    if not found[i] then
-      if action == RETURN then
+    if not found[i] or action == CHARGE and asked[i].limit == 0 then
+      if action == RETURN or action == CHARGE then
         answer(ALLOWED, 0, 0, 0)
       else
         answer(NEVER, 0, 0, 0)
@@ -203,6 +244,8 @@ local function apply_group(count)
       settle(i)
     elseif action == RETURN then
       give_back(i)
+    elseif action == CHARGE then
+      report(found[i], asked[i], 0, true)
     elseif action ~= PEEK and go_ahead and may[i] then
       commit(i)
     elseif free[i] then

@@ -158,6 +158,7 @@ fn put_operation(out: &mut Array, op: &OwnedOp, quota: u64) {
         Action::Hold { .. } => 2,
         Action::Settle { .. } => 3,
         Action::Return { .. } => 4,
+        Action::Charge => 5,
     };
     let flags = u64::from(op.shadow) << 3 | u64::from(op.request_id.is_some()) << 4;
     out.numbers([what | flags, quota, op.cost]);
@@ -172,7 +173,7 @@ fn put_operation(out: &mut Array, op: &OwnedOp, quota: u64) {
         Action::Settle { id: HoldId(id) } => out.bytes(id),
         // `LATEST` of the script.
         Action::Return { since } => out.numbers([since.as_millis().min(MAX_UNITS)]),
-        Action::Peek | Action::Take => {}
+        Action::Peek | Action::Take | Action::Charge => {}
     }
 }
 

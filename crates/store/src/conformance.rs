@@ -9,6 +9,7 @@
 //! [`MAX_AHEAD`](tidegate_core::algorithm::MAX_AHEAD), which no check does.
 #![allow(clippy::panic, reason = "this is how a check fails")]
 
+mod charges;
 mod groups;
 mod holds;
 mod limits;
@@ -65,6 +66,16 @@ pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
     returns::returned_in_the_same_call(&fresh("same-call")).await;
     returns::too_late_to_return(&fresh("outwaited")).await;
     returns::returned_whatever_the_group(&fresh("regardless")).await;
+    charges::charged_as_far_as_it_fits(&fresh("charged")).await;
+    charges::waiting_pays_back(&fresh("paid")).await;
+    charges::charged_to_a_block(&fresh("block")).await;
+    charges::charged_once(&fresh("once")).await;
+    charges::charges_are_no_admissions(&fresh("apart")).await;
+    charges::charges_are_forgotten(&fresh("lapsed")).await;
+    charges::remembered_within_bounds(&fresh("bounds")).await;
+    charges::charged_whatever_the_group(&fresh("anyway")).await;
+    charges::charged_and_taken_at_once(&fresh("both")).await;
+    charges::charged_by_other_rules(&fresh("charges")).await;
     replays::a_retry_is_free(&fresh("retry")).await;
     replays::an_id_is_no_way_around(&fresh("around")).await;
     replays::a_hold_admits_nobody_yet(&fresh("yet")).await;

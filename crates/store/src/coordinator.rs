@@ -148,7 +148,7 @@ async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, hel
         let id = match op.action {
             Action::Take => id,
             Action::Hold { id, .. } => id,
-            Action::Peek | Action::Settle { .. } | Action::Return { .. } => return None,
+            Action::Peek | Action::Settle { .. } | Action::Return { .. } | Action::Charge => return None,
         };
         let mut op = Operation { action: Action::Settle { id }, ..*op };
         op.take.cost = 0;

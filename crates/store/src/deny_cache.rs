@@ -87,8 +87,8 @@ impl<S: Store> DenyCache<S> {
                 outcomes[index] = Outcome::Verdict(verdict);
             }
         }
-        // What is given back is given back even if the rest is refused: the store must hear of it.
-        let outcomes = outcomes.filter(|_| !group.iter().any(gives_back))?;
+        // What is given back or charged is so even if the rest is refused: the store must hear of it.
+        let outcomes = outcomes.filter(|_| group.iter().all(is_up_to_the_group))?;
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(outcomes)
     }
@@ -275,6 +275,11 @@ fn lasting(retry: Retry) -> Duration {
 /// Whether a refusal of `op` would stand for others like it. A shadow's would, but nobody looks for it.
 fn may_be_refused(op: &Operation<'_>) -> bool {
     matches!(op.action, Action::Take | Action::Hold { .. }) && op.take.cost > 0 && !op.take.shadow
+}
+
+/// Whether nothing becomes of `op` if its group is refused.
+fn is_up_to_the_group(op: &Operation<'_>) -> bool {
+    matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. })
 }
 
 fn gives_back(op: &Operation<'_>) -> bool {

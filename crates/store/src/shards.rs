@@ -31,7 +31,7 @@ pub struct ShardStats {
 }
 
 /// The kinds of operations, as metrics name them.
-const OPERATIONS: [&str; 5] = ["peek", "take", "hold", "settle", "return"];
+const OPERATIONS: [&str; 6] = ["peek", "take", "hold", "settle", "return", "charge"];
 
 impl ShardStats {
     /// Counts an operation that was sent.
@@ -42,6 +42,7 @@ impl ShardStats {
             Action::Hold { .. } => 2,
             Action::Settle { .. } => 3,
             Action::Return { .. } => 4,
+            Action::Charge => 5,
         };
         self.operations[index].fetch_add(1, Ordering::Relaxed);
     }

@@ -160,18 +160,43 @@ async fn a_shadow_counts_only_if_the_request_goes_ahead() {
     assert_eq!((world.left(0, quota(3)), world.left(1, quota(1))), (0, 0));
 }
 
+/// A charge is never held: it is done once it is heard, whatever the others say and whoever is down.
+#[tokio::test]
+async fn a_charge_goes_to_its_place_as_it_is() {
+    let world = World::new();
+    let charge = Operation { action: Action::Charge, ..take(0, quota(10), 4) };
+    let outcomes = world.apply(&[charge, take(1, quota(1), 1), take(2, quota(10), 1)]).await;
+    assert!(outcomes.iter().all(|outcome| outcome.verdict().unwrap().allowed), "{outcomes:?}");
+    let outcomes = world.apply(&[take(1, quota(1), 1), charge, take(2, quota(10), 1)]).await;
+    assert!(!outcomes[0].verdict().unwrap().allowed);
+    assert_eq!(outcomes[1].verdict().map(|verdict| (verdict.allowed, verdict.remaining)), Some((true, 2)));
+    world.set_down(1);
+    world.apply(&[on_failure(take(1, quota(1), 1), OnStoreFailure::Deny), charge]).await;
+    world.clock.advance(Span::from_secs(5));
+    let left = [world.left(0, quota(10)), world.left(2, quota(10))];
+    assert_eq!(left, [0, 9], "nothing of it expires or is let go of");
+    let outcomes = world.apply(&[charge, Operation { action: Action::Charge, ..take(1, quota(1), 1) }]).await;
+    assert_eq!(outcomes[1], Outcome::Unavailable(Failure::Connection));
+}
+
 proptest! {
     /// One after the other, groups over several places are decided as if they were in one.
     #[test]
-    fn places_are_as_one(groups in prop::collection::vec([0u64..4, 0..4, 0..4], 1..60), steps in 0u64..3_000) {
+    fn places_are_as_one(
+        groups in prop::collection::vec(([0u64..4, 0..4, 0..4], 0usize..6), 1..60),
+        steps in 0u64..3_000,
+    ) {
         let world = World::new();
         let one = MemoryStore::new(100, Arc::new(ManualClock::default()));
         let quotas = [quota(20), quota(30), quota(40)];
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for costs in groups {
+        for (costs, charged) in groups {
             world.clock.advance(Span::from_millis(steps));
-            let ops: Vec<_> =
+            let mut ops: Vec<_> =
                 (0..3).filter(|&user| costs[user] > 0).map(|user| take(user, quotas[user], costs[user])).collect();
+            if let Some(op) = ops.get_mut(charged) {
+                op.action = Action::Charge;
+            }
             let wanted = one.apply_at(&ops, world.clock.now());
             let found = runtime.block_on(world.apply(&ops));
             let said = |outcomes: &Outcomes| -> Vec<(bool, u64)> {

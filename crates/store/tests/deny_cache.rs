@@ -273,6 +273,22 @@ async fn a_return_always_reaches_the_store() {
     assert_eq!(bench.left(other.take), 10);
 }
 
+#[tokio::test]
+async fn a_charge_always_reaches_the_store() {
+    let bench = Bench::new();
+    let (op, other) = (take("alice", hourly(), 1), take("bob", hourly(), 4));
+    bench.one(take("alice", hourly(), 10)).await;
+    bench.one(op).await;
+    let outcomes = bench.apply(&[op, acting(other, Action::Charge)]).await;
+    assert!(!outcomes[0].verdict().unwrap().allowed && outcomes[1].verdict().unwrap().allowed);
+    assert_eq!(bench.left(other.take), 6);
+    assert!(
+        bench.one(acting(op, Action::Charge)).await.allowed,
+        "nobody who is refused keeps it from the store"
+    );
+    assert!(bench.knows(op).await, "and it gives nothing back");
+}
+
 async fn poll_once<F: Future + Unpin>(future: &mut F) {
     poll_fn(|context| {
         assert!(std::pin::pin!(&mut *future).poll(context).is_pending());
@@ -400,6 +416,7 @@ enum Act {
     Return {
         ms: u64,
     },
+    Charge,
 }
 
 fn takes() -> impl Strategy<Value = Step> {
@@ -421,6 +438,7 @@ fn anything() -> impl Strategy<Value = Step> {
         1 => Just(Act::Hold),
         1 => (0..6u64).prop_map(Act::Settle),
         1 => (0..1_500u64).prop_map(|ms| Act::Return { ms }),
+        1 => Just(Act::Charge),
     ];
     let id = prop::option::weighted(0.1, 0..4u8);
     (takes(), act, id).prop_map(|(step, act, id)| Step { act, id, ..step })
@@ -451,6 +469,7 @@ impl History {
             Act::Hold => Action::Hold { id: id(number), ttl: Span::from_secs(3_600) },
             Act::Settle(ago) => Action::Settle { id: id(number.saturating_sub(ago)) },
             Act::Return { ms } => Action::Return { since: now - Span::from_millis(ms) },
+            Act::Charge => Action::Charge,
         };
         let op = acting(take(USERS[step.user], quota, step.cost), action);
         let request_id = step.id.map(|id| SECRET.request_id(&id.to_string()));
@@ -483,7 +502,7 @@ impl History {
 
 fn is_allowed(group: &[Operation<'_>], outcomes: &[Outcome]) -> bool {
     let decides = |op: &Operation<'_>| {
-        !op.take.shadow && !matches!(op.action, Action::Settle { .. } | Action::Return { .. })
+        !op.take.shadow && matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. })
     };
     let mut deciding = group.iter().zip(outcomes).filter(|(op, _)| decides(op));
     deciding.all(|(_, outcome)| outcome.verdict().is_some_and(|verdict| verdict.allowed))
@@ -497,7 +516,7 @@ proptest! {
         history.play()?;
     }
 
-    /// With everything that gives back, as long as it passes through the cache.
+    /// With everything that gives back or is carried out in any case, as long as it passes through the cache.
     #[test]
     fn anything_is_decided_alike_with_and_without(
         history in history(anything().prop_map(one_quota_each), 3),

@@ -76,6 +76,7 @@ async fn a_store_that_never_answers_keeps_nobody_beyond_the_deadline() {
         of(Action::Hold { id, ttl: Span::from_secs(1) }),
         of(Action::Settle { id }),
         of(Action::Return { since: tidegate_core::Timestamp::from_millis(1) }),
+        of(Action::Charge),
     ];
     for op in ops {
         let outcome = tokio::time::timeout(SOON, attempt(&**store, &[op], SHORT)).await.unwrap()[0];

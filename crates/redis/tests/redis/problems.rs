@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Action, Algorithm, Group, HoldId, Operation, Secret, Span};
+use tidegate_core::{Action, Algorithm, Group, HoldId, Operation, Quota, Secret, Span};
 use tidegate_redis::{Problem, RedisStore};
 use tidegate_store::conformance::run;
 use tidegate_store::{Clock, Failure, Outcome, Store, SystemClock};
@@ -341,6 +341,12 @@ async fn exercise(store: &RedisStore) {
         assert_eq!(one(store, op).await.used(), 3);
         op.take.request_id = Some(Secret::new([1; 16]).request_id("r-1"));
         assert_eq!([one(store, op).await.used(), one(store, op).await.used()], [6, 6]);
+        let charge = Operation { action: Action::Charge, ..op };
+        assert_eq!([one(store, charge).await.used(), one(store, charge).await.used()], [9, 9]);
+        let blocked = Quota::new(algorithm, 0, quota.window()).unwrap();
+        let mut charge = Operation { action: Action::Charge, ..take("exercised", "mallory", blocked, 3) };
+        charge.take.request_id = op.take.request_id;
+        assert!(one(store, charge).await.allowed);
         op.take.request_id = None;
         for (number, settled) in [(1, 1), (2, 0)] {
             let id = HoldId([0, number]);
@@ -348,7 +354,7 @@ async fn exercise(store: &RedisStore) {
             assert!(one(store, op).await.allowed);
             let mut settle = Operation { action: Action::Settle { id }, ..op };
             settle.take.cost = settled;
-            assert_eq!(one(store, settle).await.used(), 7);
+            assert_eq!(one(store, settle).await.used(), 10);
         }
         // How much comes back depends on when it was taken; here it is enough that it is not refused.
         let since = SystemClock.now();

@@ -122,22 +122,26 @@ impl MemoryStore {
         {
             return group.iter().for_each(|_| each(Outcome::Unavailable(Failure::Full)));
         }
+        let mut looked = look_at_all(group, now, shards);
+        if group.iter().any(is_charge) {
+            for (op, look) in group.iter().zip(&looked).filter(|(op, _)| is_charge(op)) {
+                shards.of(op).charge(&op.take, look, now);
+            }
+            // It was admitted before: the others go by what that leaves.
+            looked = look_at_all(group, now, shards);
+        }
         let mut go_ahead = true;
-        let mut looked: SmallVec<[Looked; 4]> = SmallVec::new();
-        for (index, op) in group.iter().enumerate() {
-            let look = shards.of(op).look(&op.take, ahead(group, index), now);
-            let may_refuse =
-                !op.take.shadow && !matches!(op.action, Action::Settle { .. } | Action::Return { .. });
-            go_ahead &= look.fits || !may_refuse;
+        for (op, look) in group.iter().zip(&looked) {
+            go_ahead &= look.fits || op.take.shadow || !is_refusable(op);
             if look.overflowed {
                 self.overflowed.fetch_add(1, Ordering::Relaxed);
             }
-            looked.push(look);
         }
         for (index, (op, look)) in group.iter().zip(&looked).enumerate() {
             each(Outcome::Verdict(match op.action {
                 Action::Settle { id } => shards.of(op).settle(&op.take, id, now),
                 Action::Return { since } => shards.of(op).give_back(&op.take, since, look, now),
+                Action::Charge => shards.of(op).tell(&op.take, look, now),
                 Action::Take | Action::Hold { .. } if go_ahead && look.fits => {
                     shards.of(op).commit(&op.take, op.action, look, now)
                 }
@@ -203,6 +207,21 @@ impl Shards for Several<'_> {
         let index = self.guards.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
         &mut self.guards[index].1
     }
+}
+
+/// Finds out about every operation whether it may go ahead.
+fn look_at_all(group: &[Operation<'_>], now: Timestamp, shards: &mut impl Shards) -> SmallVec<[Looked; 4]> {
+    let look = |(index, op): (usize, &Operation<'_>)| shards.of(op).look(&op.take, ahead(group, index), now);
+    group.iter().enumerate().map(look).collect()
+}
+
+fn is_charge(op: &Operation<'_>) -> bool {
+    op.action == Action::Charge
+}
+
+/// Whether a group depends on what its counter says to an operation.
+fn is_refusable(op: &Operation<'_>) -> bool {
+    matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. })
 }
 
 /// What the operations before `index` take from the same counter: a group may name one twice.

@@ -1,5 +1,5 @@
-//! Admitted request ids, so that a retry is not counted twice, within bounds that keep an id from becoming a way
-//! around a limit.
+//! Request ids, so that a retry is not counted twice, within bounds that keep an id from becoming a way around a
+//! limit.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub const MAX_IDS_PER_KEY: usize = 1_024;
 /// How long an id is remembered at most.
 pub const MAX_MEMORY: Span = Span::from_secs(60);
 
-/// The ids a shard remembers, per key.
+/// The ids a shard remembers, per key: those admitted, or those charged.
 #[derive(Debug)]
 pub(super) struct Replays {
     keys: HashMap<Fingerprint, KeyIds, RandomState>,

@@ -34,6 +34,9 @@ struct Books {
     quotas: Quotas,
     holds: Holds,
     replays: Replays,
+    /// What was charged, apart from what was admitted: it is free however often it comes, and no number of requests
+    /// keeps it from being remembered.
+    charges: Replays,
     keys: usize,
     max_keys: usize,
 }
@@ -97,6 +100,7 @@ impl Shard {
                 quotas: Quotas::default(),
                 holds: Holds::new(max_keys),
                 replays: Replays::new(max_keys),
+                charges: Replays::new(max_keys),
                 keys: 0,
                 max_keys,
             },
@@ -190,6 +194,16 @@ impl Shard {
             .give_back(table, take, since, looked, now))
     }
 
+    /// Takes as much of the cost of `take` as fits from the counter that [`Self::look`] has found, once.
+    pub(super) fn charge(&mut self, take: &Take<'_>, looked: &Looked, now: Timestamp) {
+        with_table!(self, take.quota.algorithm(), |table, books| books.charge(table, take, looked, now));
+    }
+
+    /// What is told to `take` if it cannot be refused.
+    pub(super) fn tell(&mut self, take: &Take<'_>, looked: &Looked, now: Timestamp) -> Verdict {
+        with_table!(self, take.quota.algorithm(), |table, books| books.tell(table, take, looked, now))
+    }
+
     /// Looks at the next `steps` slots of each table and forgets what is at rest; true when all were looked at.
     pub(super) fn sweep(&mut self, now: Timestamp, steps: usize) -> bool {
         let mut done = true;
@@ -206,6 +220,7 @@ impl Shard {
     /// Ends a round of sweeping: forgets expired ids and holds, gives memory back.
     pub(super) fn tidy(&mut self, now: Timestamp) {
         self.books.replays.sweep(now);
+        self.books.charges.sweep(now);
         let overdue = self.books.holds.overdue(now);
         for algorithm in Algorithm::ALL {
             with_table!(self, algorithm, |table, books| {
@@ -341,7 +356,7 @@ impl Books {
         });
         let Some((slot, quota, key, hold)) = found else { return self.settle_replay(table, take, now) };
         let verdict = table.update(slot, |slot| {
-            let room = slot.counter.look(&quota, 0, now).remaining;
+            let room = slot.counter.room(&quota);
             if take.cost < hold.cost {
                 slot.counter.credit(&quota, hold.cost - take.cost, hold.since);
             } else if take.cost > hold.cost && room > 0 {
@@ -388,6 +403,43 @@ impl Books {
                 slot.counter.credit(self.quotas.get(slot.quota), take.cost, since);
             });
         }
+        self.tell(table, take, looked, now)
+    }
+
+    fn charge<C: Counter>(&mut self, table: &mut Table<C>, take: &Take<'_>, looked: &Looked, now: Timestamp) {
+        let (key, id, blocked) = (looked.fingerprint, take.request_id, take.quota.is_blocked());
+        let (quota, room) = match looked.slot_in(table) {
+            Some(at) => table.update(at, |slot| {
+                // A block says nothing about what was counted before it, and leaves no room.
+                let stored = *self.quotas.get(slot.quota);
+                let asked = if blocked { stored } else { take.quota };
+                let quota = self.bring_up_to_date(slot, key, &asked, now);
+                (quota, if blocked { 0 } else { slot.counter.room(&quota) })
+            }),
+            None => (take.quota, C::default().room(&take.quota)),
+        };
+        if take.cost == 0 || id.is_some_and(|id| self.charges.is_free(key, id, take.cost, now)) {
+            return;
+        }
+        let cost = take.cost.min(room);
+        if cost > 0 {
+            // That a request of the same name was admitted is another matter.
+            let (part, found) = (Take { cost, request_id: None, ..*take }, Looked { free: false, ..*looked });
+            self.commit(table, &part, Action::Take, &found, now);
+        }
+        // Also what did not fit: it must not be taken when there is room again.
+        if let Some(id) = id {
+            self.charges.admit(key, id, take.cost, &quota, now);
+        }
+    }
+
+    fn tell<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> Verdict {
         let look = self.report(table, &Take { cost: 0, ..*take }, looked, 0, now);
         Verdict { allowed: true, retry: Retry::Now, ..look }
     }
