@@ -5,27 +5,9 @@ use tidegate_core::{Action, Algorithm, Operation, Quota, Span, Timestamp, Verdic
 use tidegate_store::conformance::Subject;
 use tidegate_testkit::{Program, Redis};
 
-use crate::support::{Explicit, apply, one, take};
+use crate::support::{Dice, Explicit, apply, one, take};
 
 const STEPS: u64 = 12_000;
-
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-
-    /// Evenly over the orders of magnitude up to `most`.
-    fn scale(&mut self, most: u64) -> u64 {
-        let bits = self.roll(64 - u64::from(most.leading_zeros()) + 1);
-        (self.roll(u64::MAX) & ((1 << bits) - 1)).min(most)
-    }
-}
 
 /// A counter of the core, kept as a store keeps it: what only looks is forgotten, unless the clock or the rules have
 /// moved it.
@@ -52,21 +34,41 @@ impl<C: Counter> Kept<C> {
         }
         // A log that has let go of requests does not get them back.
         let forgot = counter.entries() < self.counter.entries();
-        let takes = action == Action::Take && cost > 0 && counter.fits(&quota, cost);
+        let taken = match action {
+            Action::Take if counter.fits(&quota, cost) => cost,
+            Action::Charge => most_that_fits(&counter, &quota, cost),
+            _ => 0,
+        };
+        let takes = taken > 0;
         if takes {
-            counter.charge(&quota, cost);
+            counter.charge(&quota, taken);
         }
         if let Action::Return { since } = action {
             counter.credit(&quota, cost, since);
         }
         let returns = matches!(action, Action::Return { .. });
-        let verdict = counter.look(&quota, if takes || returns { 0 } else { cost }, now);
+        let refusable = !takes && is_refusable(action);
+        let verdict = counter.look(&quota, if refusable { cost } else { 0 }, now);
         let known = self.quota.is_some();
         if takes || (known && (rebased || reshaped || returns || forgot)) {
             *self = Self { counter, quota: Some(quota) };
         }
         verdict
     }
+}
+
+fn is_refusable(action: Action) -> bool {
+    matches!(action, Action::Peek | Action::Take)
+}
+
+/// As much of `cost` as fits, found by halving.
+fn most_that_fits<C: Counter>(counter: &C, quota: &Quota, cost: u64) -> u64 {
+    let (mut fits, mut does_not) = (0, cost + 1);
+    while does_not - fits > 1 {
+        let half = fits.midpoint(does_not);
+        if counter.fits(quota, half) { fits = half } else { does_not = half }
+    }
+    fits
 }
 
 /// Quotas of every size up to the largest that can be counted exactly.
@@ -112,6 +114,7 @@ async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) 
         let action = match dice.roll(20) {
             0 => Action::Peek,
             1 => Action::Return { since: Timestamp::from_millis(now - dice.scale(2 * window).min(now)) },
+            2..=4 => Action::Charge,
             _ => Operation::from(take(&key, "alice", asked, cost).take).action,
         };
         let at = Timestamp::from_millis(now);
@@ -126,7 +129,7 @@ async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) 
             _ => one(&subject.store, op).await,
         };
         let mut wanted = kept.apply(asked, cost, action, at);
-        if let Action::Return { .. } = action {
+        if !is_refusable(action) {
             wanted = Verdict { allowed: true, retry: tidegate_core::Retry::Now, ..wanted };
         }
         assert_eq!(

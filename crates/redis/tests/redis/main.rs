@@ -1,6 +1,7 @@
 //! The store against real servers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
 
+mod agreement;
 mod breaker;
 mod coalescing;
 mod conformance;

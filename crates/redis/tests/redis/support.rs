@@ -78,3 +78,21 @@ pub(crate) async fn one(store: &dyn Store, op: Operation<'_>) -> Verdict {
     let outcome = apply(store, &[op]).await.remove(0);
     *outcome.verdict().unwrap_or_else(|| panic!("no verdict: {outcome:?}"))
 }
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    /// Evenly over the orders of magnitude up to `most`.
+    pub(crate) fn scale(&mut self, most: u64) -> u64 {
+        let bits = self.roll(64 - u64::from(most.leading_zeros()) + 1);
+        (self.roll(u64::MAX) & ((1 << bits) - 1)).min(most)
+    }
+}
