@@ -24,6 +24,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// The bytes, for those who are to share it.
+    pub const fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// Starts hashing something under this secret.
     pub fn encode(&self) -> Encoding {
         Encoding(SipHasher13::new_with_key(&self.0))

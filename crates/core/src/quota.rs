@@ -82,6 +82,14 @@ impl Quota {
         algorithm: Algorithm::FixedWindow,
     };
 
+    /// So many in any minute; none at all if 0.
+    pub const fn per_minute(limit: u32) -> Self {
+        // As wide as it gets, this is far within the ranges below.
+        let limit = limit as u64;
+        let window = Span::from_secs(60);
+        Self { limit, window, capacity: limit, version: 0, algorithm: Algorithm::SlidingWindow }
+    }
+
     /// `limit` per `window`; a limit of 0 blocks.
     pub fn new(algorithm: Algorithm, limit: u64, window: Span) -> Result<Self, QuotaError> {
         Self::with_burst(algorithm, limit, window, limit)
@@ -123,13 +131,21 @@ impl Quota {
             .map(|quota| quota.at_version(self.version))
     }
 
-    /// What one of `nodes` that cannot ask each other may hand out: an equal share, rounded down, but never nothing where
-    /// there is something. Where a limit is smaller than the number of nodes, they may hand out one each.
+    /// What some nodes of all may hand out that cannot ask the others: their share, rounded down, but never nothing where there
+    /// is something. Where a limit is smaller than the number of shares, each may hand out one.
     #[must_use]
-    pub fn share_of(&self, nodes: u64) -> Self {
-        let share = |whole: u64| if whole == 0 { 0 } else { (whole / nodes.max(1)).max(1) };
-        let (limit, capacity) = (share(self.limit), share(self.capacity));
+    pub fn share(&self, of_us: u32, of_all: u32) -> Self {
+        let (limit, capacity) = (share_of(self.limit, of_us, of_all), share_of(self.capacity, of_us, of_all));
         Self { limit, capacity: capacity.max(limit), ..*self }
+    }
+
+    /// The same with half the burst: for when it is better to be careful. Windows have no burst to halve.
+    #[must_use]
+    pub fn cautious(&self) -> Self {
+        match self.algorithm {
+            Algorithm::TokenBucket if self.capacity > 1 => Self { capacity: self.capacity / 2, ..*self },
+            _ => *self,
+        }
     }
 
     /// How much per window.
@@ -219,6 +235,12 @@ impl fmt::Display for QuotaError {
 
 impl std::error::Error for QuotaError {}
 
+/// So many parts of so many, rounded down, but never nothing of something.
+fn share_of(whole: u64, of_us: u32, of_all: u32) -> u64 {
+    let share = u128::from(whole) * u128::from(of_us) / u128::from(of_all.max(1));
+    u64::try_from(share).unwrap_or(whole).clamp(u64::from(whole > 0), whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +283,20 @@ mod tests {
         assert_eq!(log.times(Multiplier::whole(2)), Err(QuotaError::LogLimit(2 * MAX_LOG_LIMIT)));
         let large = Quota::new(Algorithm::FixedWindow, MAX_UNITS - 1, Span::from_secs(1)).unwrap();
         assert!(large.times(Multiplier::MAX).is_err());
+    }
+
+    #[test]
+    fn shares_never_add_up_to_more_unless_there_is_too_little_to_share() {
+        let quota = Quota::token_bucket(10, Span::from_secs(1), 20).unwrap();
+        let share = |of_us, of_all| {
+            let share = quota.share(of_us, of_all);
+            (share.limit(), share.capacity())
+        };
+        assert_eq!((share(1, 1), share(2, 5), share(3, 5)), ((10, 20), (4, 8), (6, 12)));
+        assert_eq!((share(1, 3), share(1, 100), share(5, 0)), ((3, 6), (1, 1), (10, 20)));
+        assert_eq!(quota.cautious().capacity(), 10);
+        let window = Quota::new(Algorithm::FixedWindow, 10, Span::from_secs(1)).unwrap();
+        assert_eq!(window.cautious(), window);
     }
 
     #[test]

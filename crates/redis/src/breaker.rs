@@ -36,6 +36,14 @@ impl Guarded {
         (state != BreakerState::Closed).then(|| (reason(&breaker), state))
     }
 
+    /// Says why the server is left alone, if it is: not even to see whether it is back, which is done without requests.
+    pub(crate) fn is_closed(&self) -> Result<(), Failure> {
+        if self.state.load(Ordering::Relaxed) == BreakerState::Closed.number() {
+            return Ok(());
+        }
+        self.reason().map_or(Ok(()), |(failure, _)| Err(failure))
+    }
+
     /// Says why it is not worth the while to wait for a call, if it is not.
     pub(crate) fn lets_through(&self) -> Result<(), Failure> {
         if self.state.load(Ordering::Relaxed) == BreakerState::Closed.number() {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::connect::{Connector, ask};
-use crate::key::SLOTS;
+use crate::key::{SLOTS, part_of_slot};
 use crate::link::Link;
 use crate::problem::Problem;
 use crate::shard::{Redirect, Shard, Waiting};
@@ -92,6 +92,15 @@ impl Cluster {
     }
 
     /// Why the Cluster as a whole cannot be used, if it cannot.
+    /// The parts of all slots, a bit each, some of which nobody serves that is well.
+    pub(crate) fn unwell(&self) -> u64 {
+        let map = self.map.load();
+        let well: Vec<bool> = map.shards.iter().map(|shard| shard.problem().is_none()).collect();
+        let served = |index: u16| well.get(usize::from(index)).copied().unwrap_or(false);
+        let unwell = map.slots.iter().zip(0u16..).filter(|(index, _)| !served(**index));
+        unwell.fold(0, |parts, (_, slot)| parts | 1 << part_of_slot(slot))
+    }
+
     pub(crate) fn problem(&self) -> Option<Problem> {
         let map = self.map.load();
         let orphans = map.slots.iter().filter(|&&index| index == NOBODY).count();

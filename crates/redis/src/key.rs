@@ -33,6 +33,11 @@ pub(crate) fn slot_of_tag(tag: Tag) -> u16 {
     CRC.checksum(&tag_text(tag)) % SLOTS
 }
 
+/// Which of 64 parts of all slots a slot is in. Masters have slots that lie together, and therefore parts of their own.
+pub(crate) const fn part_of_slot(slot: u16) -> u8 {
+    (slot / (SLOTS / 64)).to_le_bytes()[0]
+}
+
 /// The slot of a key without braces.
 pub(crate) fn slot_of_name(name: &str) -> u16 {
     CRC.checksum(name.as_bytes()) % SLOTS

@@ -108,6 +108,14 @@ impl Link {
         }
     }
 
+    /// Whether the server is connected to, or about to be, and not left alone.
+    pub(crate) fn reach(&self) -> Result<(), Failure> {
+        match &**self.state.load() {
+            State { connection: Err(problem), untried: false, .. } => Err(problem.failure),
+            _ => self.breaker.is_closed(),
+        }
+    }
+
     /// Resolves when it is known whether the server can be reached: what is sent to one that has just taken
     /// over need not fail because nobody has connected to it yet.
     pub(crate) async fn known(&self) {

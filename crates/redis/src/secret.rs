@@ -35,6 +35,8 @@ pub(crate) struct FleetSecret {
     name: String,
     /// It was given, so there is nothing to agree on.
     fixed: bool,
+    /// What to put there if there is none.
+    offer: Option<[u8; 16]>,
     problem: Mutex<Option<Problem>>,
 }
 
@@ -45,12 +47,13 @@ pub(crate) trait Keeper: Send + Sync + 'static {
 }
 
 impl FleetSecret {
-    pub(crate) fn new(prefix: &str, given: Option<[u8; 16]>) -> Self {
+    pub(crate) fn new(prefix: &str, given: Option<[u8; 16]>, offer: Option<[u8; 16]>) -> Self {
         let fixed = given.is_some();
         Self {
             agreed: ArcSwapOption::from_pointee(given),
             name: format!("{prefix}:secret"),
             fixed,
+            offer,
             problem: Mutex::new(None),
         }
     }
@@ -77,7 +80,7 @@ impl FleetSecret {
         let bytes = match self.read(shard, &mut connection).await? {
             Some(bytes) => bytes,
             None => {
-                let offer = known.map_or_else(fresh, Ok)?;
+                let offer = known.or(self.offer).map_or_else(fresh, Ok)?;
                 let mut set = redis::cmd("SET");
                 set.arg(&self.name).arg(&offer[..]).arg("NX").arg("PX").arg(ttl());
                 ask::<Value>(&mut connection, &set, &shard.name).await?;

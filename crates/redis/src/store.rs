@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span};
+use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span, Tag};
 use tidegate_store::coordinator::{Places, apply_group};
 use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Spike, Store};
 use tokio::sync::{Notify, oneshot};
@@ -18,7 +18,7 @@ use tokio::time::timeout_at;
 use crate::cluster::Cluster;
 use crate::connect::{CONNECT_LIMIT, Connector};
 use crate::encode::{OwnedOp, Time};
-use crate::key::{slot_of_name, slot_of_tag};
+use crate::key::{part_of_slot, slot_of_name, slot_of_tag};
 use crate::link::Link;
 use crate::problem::Problem;
 use crate::secret::{FleetSecret, Keeper, keep};
@@ -41,6 +41,7 @@ pub struct Builder {
     url: RedisUrl,
     clock: Clockwork,
     secret: Option<[u8; 16]>,
+    offer: Option<[u8; 16]>,
 }
 
 /// Whose time counts, and how long callers wait.
@@ -120,14 +121,22 @@ impl Builder {
         self
     }
 
+    /// If no node has put a secret there yet, puts this one there instead of a random one: nodes that know it can agree on keys
+    /// before they have reached the servers.
+    #[must_use]
+    pub fn offer_secret(mut self, secret: [u8; 16]) -> Self {
+        self.offer = Some(secret);
+        self
+    }
+
     /// Starts connecting, within the present Tokio runtime. Fails only if certificates cannot be read: a server
     /// that is away is waited for.
     pub fn start(self) -> Result<RedisStore, Problem> {
-        let Self { url, clock, secret } = self;
+        let Self { url, clock, secret, offer } = self;
         let (connector, clock) = (Arc::new(Connector::new(&url)?), Arc::new(clock));
         let (up, doubt) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let servers = Arc::new(Servers::start(&url.topology, &connector, &clock, &up, doubt));
-        let secret = Arc::new(FleetSecret::new(&url.prefix, secret));
+        let secret = Arc::new(FleetSecret::new(&url.prefix, secret, offer));
         let keeper = Arc::downgrade(&servers);
         tokio::spawn(keep(Arc::clone(&secret), keeper, up));
         let mut node = [0; 8];
@@ -222,7 +231,7 @@ impl RedisStore {
     pub fn builder(url: RedisUrl) -> Builder {
         let breaker = Some(BreakerSettings::FAST);
         let clock = Clockwork { patience: DEFAULT_TIMEOUT, explicit: None, breaker };
-        Builder { url, clock, secret: None }
+        Builder { url, clock, secret: None, offer: None }
     }
 
     /// Where the servers are.
@@ -263,6 +272,33 @@ impl Store for RedisStore {
 
     fn secret(&self) -> Option<Secret> {
         self.secret.get()
+    }
+
+    fn part_of(&self, tag: Tag) -> u8 {
+        match &*self.servers {
+            Servers::One { .. } => 0,
+            Servers::Cluster(_) => part_of_slot(slot_of_tag(tag)),
+        }
+    }
+
+    fn unwell(&self) -> u64 {
+        if self.secret.get().is_none() {
+            return u64::MAX;
+        }
+        match &*self.servers {
+            Servers::One { shard, .. } => u64::from(shard.problem().is_some()),
+            Servers::Cluster(cluster) => cluster.unwell(),
+        }
+    }
+
+    fn reach(&self, tag: Tag) -> Result<(), Failure> {
+        if self.secret.get().is_none() {
+            return Err(self.problem().map_or(Failure::Connection, |problem| problem.failure));
+        }
+        match &*self.servers {
+            Servers::One { shard, .. } => shard.link.reach(),
+            Servers::Cluster(cluster) => cluster.shard_of(slot_of_tag(tag))?.link.reach(),
+        }
     }
 
     fn shards(&self) -> Vec<tidegate_store::Shard> {

@@ -11,9 +11,6 @@ use crate::node::{MAX_REASONS, Node};
 /// How often to look: what the store says of itself is at hand.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// For how many keys to settle with a store that is back, each time it is looked at: two thousand a second.
-const SETTLED_AT_ONCE: usize = 200;
-
 /// Keeps the node's health true to its store, for as long as this runs.
 pub(crate) async fn watch(node: Arc<Node>) {
     let Some(store) = node.limiter.shared() else { return };
@@ -22,7 +19,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
         // First of all, too: a store that has just been set up is about to connect.
         sleep(LOOK).await;
         let problems = problems(store);
-        let (was_unwell, well, shown) = (unwell(), problems.is_empty(), problems.join("; "));
+        let (was_unwell, shown) = (unwell(), problems.join("; "));
         node.note_store(problems);
         match (was_unwell, unwell()) {
             (false, true) => {
@@ -31,9 +28,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
             (true, false) => tracing::info!("store usable again"),
             _ => {}
         }
-        if well && node.limiter.unsettled() > 0 {
-            node.limiter.settle_some(SETTLED_AT_ONCE).await;
-        }
+        node.limiter.tend().await;
     }
 }
 

@@ -117,8 +117,9 @@ async fn settle<P: Places>(
     for index in parts.iter().flat_map(|part| part.indices.iter().copied()) {
         match settled[index] {
             // The figures of the hold are those of the take.
-            Outcome::Verdict(verdict) if verdict.allowed => {}
+            Outcome::Verdict(verdict) | Outcome::Local(verdict) if verdict.allowed => {}
             Outcome::Verdict(gone) => held[index] = Outcome::Verdict(Verdict { held: true, ..gone }),
+            Outcome::Local(gone) => held[index] = Outcome::Local(Verdict { held: true, ..gone }),
             failed => held[index] = failed,
         }
     }
@@ -133,7 +134,7 @@ async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, hel
     let parts = split(places, group, |op| {
         let granted = match &mut held[index] {
             _ if refusing.contains(&places.place_of(op)) => false,
-            Outcome::Verdict(verdict) => {
+            Outcome::Verdict(verdict) | Outcome::Local(verdict) => {
                 let granted = verdict.allowed;
                 if granted && matches!(op.action, Action::Take | Action::Hold { .. }) {
                     untake(verdict, op.take.cost);
@@ -142,7 +143,7 @@ async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, hel
             }
             // It may have been applied.
             Outcome::Unknown(_) => true,
-            Outcome::Unavailable(_) | Outcome::Unasked | Outcome::Local(_) => false,
+            Outcome::Unavailable(_) | Outcome::Unasked => false,
         };
         index += 1;
         let id = match op.action {

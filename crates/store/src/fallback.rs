@@ -1,59 +1,118 @@
-//! Counting in this process what a shared store cannot decide.
+//! Deciding what a shared store cannot.
 //!
-//! Never from a fresh counter: whatever the store last said about a key is where counting goes on. What others admit
-//! meanwhile is not known here, so each of so many nodes has its share of a limit only.
+//! Never from a fresh counter: whatever the store last said about a key, to anybody who can be asked, is where counting
+//! goes on. And never in two places: each key has one owner among the nodes that know each other, who counts it, and whom all
+//! others ask. Nodes that do not know each other have their share of each limit.
 //!
-//! When the store is back, what was admitted here, as far as time has not given it back since, is taken there: for a key
-//! that is asked about before the answer, for all others at a pace that a store feels little of which has just come back.
-//! So nobody who used up a limit without the store finds it unused afterwards.
+//! When the store is back, its keys are handed back one by one: what was admitted without it, as far as time has not given it back
+//! since, is taken there, and only then is it asked again. So nobody who used up a limit without the store finds it unused
+//! afterwards.
+//!
+//! The way down, per key, each step only if the one before it fails:
+//! the store → the owner → (the owner's own way: its store → the store of a node that has one → counting there).
 
-mod last_seen;
+mod answers;
+mod known;
 mod ledger;
+mod local;
+mod owners;
+mod pace;
+mod recovery;
+mod suspects;
 
-use std::cell::Cell;
+pub use ledger::Settled;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Secret, Take, Timestamp};
+use tidegate_core::{Action, Group, Operation, Quota, Secret, Tag, Timestamp};
 
-use crate::{
-    Action, Answer, Clock, Deadline, Failure, Group, MemoryStore, Operation, Outcome, Outcomes, Shard, Store,
-};
-use last_seen::LastSeen;
-use ledger::{Ledger, Owed};
+use crate::peers::{NodeId, Part, Peers};
+use crate::{Answer, Clock, Deadline, Failure, MemoryStore, Outcome, Outcomes, Shard, Store};
+use known::Known;
+use ledger::{Bill, Ledger};
+use local::{Local, Terms, admitted};
+use pace::Pace;
+use recovery::{Trip, paid};
+use suspects::Suspects;
 
-/// A store, and this process in its place where a rule says so ([`OnStoreFailure::Local`]).
+/// How to do without the store.
+pub struct FallbackSettings {
+    /// The other nodes, if they are known.
+    pub peers: Option<Arc<dyn Peers>>,
+    /// How many nodes use the store, if they do not know each other: each has an equal share.
+    pub nodes: u32,
+    /// How many counters to keep in memory at most.
+    pub max_keys: usize,
+    /// How long to wait for other nodes, after having waited for the store.
+    pub patience: Duration,
+    /// Whether to refuse what others own instead of asking them.
+    pub deny_when_not_owner: bool,
+    /// What each key is allowed in an emergency.
+    pub emergency: Quota,
+    /// A random number, another one each time a node starts.
+    pub epoch: u64,
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// A caller's: the owner may be asked.
+    Caller,
+    /// Another node's, which asks this one as the owner: nobody else is asked to decide.
+    Node,
+}
+
+/// A store, and the nodes that use it in its place where a rule says so ([`OnStoreFailure::is_local`]).
 pub struct Fallback<S> {
     inner: S,
-    memory: MemoryStore,
-    seen: LastSeen,
-    /// How many nodes count by themselves when the store is away.
-    nodes: u64,
+    settings: FallbackSettings,
     clock: Arc<dyn Clock>,
-    decided: AtomicU64,
+    epoch: u64,
+    local: Local,
+    known: Known,
     ledger: Ledger,
-    /// How many debts are crossed out there and on their way.
-    paying: AtomicUsize,
-    settled: AtomicU64,
+    pace: Pace,
+    suspects: Suspects,
+    /// Nodes that cannot use the store although they said so, and until when to believe that.
+    storeless: Mutex<SmallVec<[(NodeId, u64); 8]>>,
+    /// What another node says keys are hashed with.
+    told_secret: Mutex<Option<Secret>>,
+    /// Whether the store has failed since it was last known to be well.
+    troubled: AtomicBool,
+    /// How often it has.
+    troubles: AtomicU64,
+    decided: AtomicU64,
+    forwarded: AtomicU64,
+    unanswered: AtomicU64,
 }
 
 impl<S: Store> Fallback<S> {
-    /// Counts at most `max_keys` keys by itself, a share of one in `nodes` of each limit.
-    pub fn new(inner: S, nodes: u32, max_keys: usize, clock: Arc<dyn Clock>) -> Self {
-        let memory = MemoryStore::new(max_keys, Arc::clone(&clock));
-        let (seen, nodes) = (LastSeen::new(), u64::from(nodes.max(1)));
+    /// Stands in for `inner`.
+    pub fn new(inner: S, settings: FallbackSettings, clock: Arc<dyn Clock>) -> Self {
+        let memory = MemoryStore::new(settings.max_keys, Arc::clone(&clock));
         Self {
             inner,
-            memory,
-            seen,
-            nodes,
             clock,
+            epoch: settings.epoch,
+            local: Local::new(memory, settings.emergency),
+            known: Known::new(settings.max_keys),
+            ledger: Ledger::new(settings.epoch),
+            pace: Pace::default(),
+            suspects: Suspects::default(),
+            storeless: Mutex::default(),
+            told_secret: Mutex::default(),
+            troubled: AtomicBool::new(false),
+            troubles: AtomicU64::new(0),
             decided: AtomicU64::new(0),
-            ledger: Ledger::default(),
-            paying: AtomicUsize::new(0),
-            settled: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            unanswered: AtomicU64::new(0),
+            settings,
         }
     }
 
@@ -62,177 +121,323 @@ impl<S: Store> Fallback<S> {
         &self.inner
     }
 
-    /// How many groups were decided here, wholly or in part.
+    /// The other nodes, if they are known.
+    pub fn peers(&self) -> Option<&Arc<dyn Peers>> {
+        self.settings.peers.as_ref()
+    }
+
+    /// How many groups the store did not decide, or not all of.
     pub fn decided(&self) -> u64 {
         self.decided.load(Ordering::Relaxed)
     }
 
-    /// How much was admitted here and taken from the store's counters afterwards.
-    pub fn settled(&self) -> u64 {
-        self.settled.load(Ordering::Relaxed)
+    /// How many were sent to other nodes that own their keys.
+    pub fn forwarded(&self) -> u64 {
+        self.forwarded.load(Ordering::Relaxed)
     }
 
-    /// Decides a group of which the store knows nothing, because it was never reached. Its keys are hashed with a secret that
-    /// nobody else has, so nothing of it can be settled.
+    /// How many of them were not answered in time.
+    pub fn unanswered(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// For how many keys the store does not know yet what was admitted here.
+    pub fn unsettled(&self) -> usize {
+        self.ledger.len()
+    }
+
+    /// What was admitted here without the store, and what became of it.
+    pub fn settled(&self) -> Settled {
+        self.ledger.totals()
+    }
+
+    /// Says whether there is an emergency: neither the store nor any other node has been heard for long.
+    pub fn set_emergency(&self, emergency: bool) {
+        self.local.set_emergency(emergency);
+    }
+
+    /// Forgets what was admitted here: it is not known to the store under the same names.
+    pub fn forget_debts(&self) {
+        self.ledger.clear();
+    }
+
+    /// Decides a group of which the store knows nothing, because it was never reached, and nobody else does. Its keys are hashed
+    /// with a secret that nobody else has, so nothing of it can be settled.
     pub fn decide_alone(&self, group: &[Operation<'_>]) -> Outcomes {
-        let mut outcomes = group.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect();
-        self.stand_in(group, &mut outcomes, self.clock.now(), |_| {});
+        let mut outcomes: Outcomes =
+            group.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect();
+        let open = self.open(group, &outcomes);
+        if !open.is_empty() {
+            self.decided.fetch_add(1, Ordering::Relaxed);
+            let ours: Group<'_> = open.iter().map(|&at| group[at]).collect();
+            let terms: SmallVec<[Terms; 4]> =
+                ours.iter().map(|_| self.terms(self.own_share(), 1, false, true, 1)).collect();
+            let said = self.local.decide(&ours, &terms, &self.known, self.clock.now());
+            open.iter().zip(said).for_each(|(&at, outcome)| outcomes[at] = outcome);
+        }
         outcomes
     }
 
-    /// Decides here what the store could not, and returns what it has to take back because of that.
-    /// What is admitted is told to `write_down`.
-    fn stand_in<'r>(
-        &self,
-        group: &[Operation<'r>],
-        outcomes: &mut Outcomes,
-        now: Timestamp,
-        write_down: impl FnMut(&Take<'r>),
-    ) -> Group<'r> {
-        let pairs = || group.iter().zip(outcomes.iter());
-        for (op, outcome) in pairs() {
-            if let Outcome::Verdict(verdict) = outcome {
-                self.seen.learn(op.take.key.fingerprint(), verdict.remaining, now);
+    /// Whether anything is out of the ordinary.
+    fn is_troubled(&self) -> bool {
+        self.troubled.load(Ordering::Relaxed) || self.ledger.len() > 0 || self.suspects.any()
+    }
+
+    /// Takes note that the store has failed. Each time it begins to, everybody has to be asked anew what they know.
+    fn note_trouble(&self) {
+        if !self.troubled.swap(true, Ordering::Relaxed) {
+            self.troubles.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// As long as this is the same, nobody but the owner of a key can know anything new about it.
+    fn era(&self, peers: Option<&Arc<dyn Peers>>) -> u64 {
+        let version = peers.map_or(0, |peers| peers.version());
+        1 + (self.troubles.load(Ordering::Relaxed) << 32 | version & 0xffff_ffff)
+    }
+
+    fn own_share(&self) -> Part {
+        Part { of_us: 1, of_all: self.settings.nodes.max(1) }
+    }
+
+    fn terms(&self, part: Part, nodes: u32, careful: bool, complete: bool, era: u64) -> Terms {
+        let outage = 1 + self.troubles.load(Ordering::Relaxed);
+        Terms { part, nodes, careful, incomplete: !complete, era, outage }
+    }
+
+    /// Takes note of what the store says, or a node that counts in its place.
+    fn learn(&self, group: &[Operation<'_>], outcomes: &Outcomes, from: Option<NodeId>) {
+        let now = self.clock.now();
+        for (op, outcome) in group.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Verdict(verdict) if !verdict.quota.is_blocked() => {
+                    self.known.learn(op.take.key.fingerprint(), verdict, None, now);
+                }
+                Outcome::Local(verdict) if !verdict.held => {
+                    self.known.learn(op.take.key.fingerprint(), verdict, from, now);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Decides groups, wherever that can be done.
+    async fn decide<'r>(&self, groups: &[Group<'r>], deadline: Deadline, by: By) -> Vec<Outcomes> {
+        if self.is_troubled() {
+            // Apart, so that the usual case need not carry what it does not use.
+            return Box::pin(self.decide_in_trouble(groups, deadline, by)).await;
+        }
+        let mut answers = self.inner.apply(groups, deadline).await;
+        self.pace.asked(groups.len());
+        let mut open = false;
+        for (group, outcomes) in groups.iter().zip(&mut answers) {
+            // Whatever is missing is not known.
+            outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
+            self.learn(group, outcomes, None);
+            open |= group.iter().zip(&*outcomes).any(|(op, outcome)| is_ours(op, outcome));
+        }
+        if open {
+            self.note_trouble();
+            Box::pin(self.stand_in(groups, &mut answers, deadline, by)).await;
+        }
+        answers
+    }
+
+    /// The same while the store fails, or has until recently: it is asked only about what is not counted elsewhere.
+    async fn decide_in_trouble<'r>(&self, groups: &[Group<'r>], deadline: Deadline, by: By) -> Vec<Outcomes> {
+        let now = self.clock.now();
+        let mut bills: Vec<Bill> = Vec::new();
+        let mut owed: Vec<usize> = Vec::with_capacity(groups.len());
+        let mut skipped: Vec<SmallVec<[Option<Failure>; 4]>> = Vec::with_capacity(groups.len());
+        for group in groups {
+            let before = bills.len();
+            skipped.push(group.iter().map(|op| self.skips_store(op, by, now, &mut bills)).collect());
+            owed.push(bills.len() - before);
+        }
+        let mut answers: Vec<Outcomes> = Vec::with_capacity(groups.len());
+        if skipped.iter().flatten().any(Option::is_none) || !bills.is_empty() {
+            let mut left = bills.as_slice();
+            let asked: Vec<Group<'_>> = (groups.iter().zip(&skipped).zip(&owed))
+                .map(|((group, skipped), &owed)| {
+                    let (ours, others) = left.split_at(owed);
+                    left = others;
+                    let direct = group.iter().zip(skipped).filter(|(_, skipped)| skipped.is_none());
+                    recovery::payments(ours).chain(direct.map(|(op, _)| *op)).collect()
+                })
+                .collect();
+            let trip = Trip::new(&self.ledger, &bills);
+            let said = trip.follow(self.inner.apply(&asked, deadline)).await;
+            self.pace.asked(asked.iter().filter(|group| !group.is_empty()).count());
+            let mut left = bills.as_slice();
+            for ((said, &owed), (group, skipped)) in said.iter().zip(&owed).zip(groups.iter().zip(&skipped)) {
+                let (ours, others) = left.split_at(owed);
+                left = others;
+                let mut said = said.iter().copied();
+                for bill in ours {
+                    let became: SmallVec<[_; 2]> =
+                        said.by_ref().take(bill.len()).map(|outcome| paid(&outcome)).collect();
+                    self.ledger.resolve(bill, became.into_iter());
+                }
+                let outcomes = skipped.iter().map(|skipped| match skipped {
+                    Some(failure) => Outcome::Unavailable(*failure),
+                    None => said.next().unwrap_or(Outcome::Unknown(Failure::Other)),
+                });
+                let outcomes: Outcomes = outcomes.collect();
+                let failed = |((op, outcome), skipped): ((&Operation<'_>, &Outcome), &Option<Failure>)| {
+                    skipped.is_none() && is_ours(op, outcome)
+                };
+                if group.iter().zip(&outcomes).zip(skipped).any(failed) {
+                    self.note_trouble();
+                }
+                answers.push(outcomes);
+            }
+            trip.end();
+        } else {
+            answers.extend(skipped.iter().map(|group| {
+                group
+                    .iter()
+                    .map(|failure| Outcome::Unavailable(failure.unwrap_or(Failure::Other)))
+                    .collect::<Outcomes>()
+            }));
+        }
+        answers.resize_with(groups.len(), Outcomes::new);
+        for (group, outcomes) in groups.iter().zip(&mut answers) {
+            outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
+            self.learn(group, outcomes, None);
+        }
+        self.stand_in(groups, &mut answers, deadline, by).await;
+        answers
+    }
+
+    /// Whether the store is not to be asked about an operation, and why. What has to be paid before it may be is put among the
+    /// bills.
+    fn skips_store(
+        &self,
+        op: &Operation<'_>,
+        by: By,
+        now: Timestamp,
+        bills: &mut Vec<Bill>,
+    ) -> Option<Failure> {
+        let counted = matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. });
+        if !counted || !op.take.on_store_failure.is_local() {
+            return None;
+        }
+        let (tag, fingerprint) = (op.take.key.tag, op.take.key.fingerprint());
+        if let Err(failure) = self.inner.reach(tag) {
+            self.note_trouble();
+            return Some(failure);
+        }
+        if by == By::Caller && self.suspects.any() {
+            let owner = self.settings.peers.as_ref().and_then(|peers| peers.owner(tag).node);
+            if owner.is_some_and(|node| self.suspects.includes(node, self.inner.part_of(tag))) {
+                return Some(Failure::NotReady);
+            }
+        }
+        if self.ledger.len() == 0 {
+            return None;
+        }
+        match self.ledger.standing(fingerprint) {
+            ledger::Standing::Even => None,
+            ledger::Standing::Leaving => Some(Failure::NotReady),
+            ledger::Standing::Owing if self.pace.may_settle() => {
+                bills.extend(self.bill(fingerprint, now));
+                None
+            }
+            ledger::Standing::Owing => Some(Failure::NotReady),
+        }
+    }
+
+    /// What has to be paid for a key by now.
+    fn bill(&self, fingerprint: [u64; 2], now: Timestamp) -> Option<Bill> {
+        self.ledger.bill(fingerprint, now, |take, admitted| {
+            let part = match &self.settings.peers {
+                Some(peers) => peers.owner(take.key.tag).part,
+                None => self.own_share(),
+            };
+            admitted.min(self.local.due(take, part, now))
+        })
+    }
+
+    /// Decides what the store has not, and gives back what it has taken for a request that is refused after all.
+    async fn stand_in<'r>(&self, groups: &[Group<'r>], answers: &mut [Outcomes], deadline: Deadline, by: By) {
+        // After the store's time, those who decide in its place have theirs.
+        let deadline = Deadline::after(deadline.at().max(Instant::now()), self.settings.patience);
+        let each = groups.iter().zip(answers.iter_mut()).map(|(group, outcomes)| async move {
+            let open = self.open(group, outcomes);
+            if open.is_empty() {
+                return Group::new();
+            }
+            self.decided.fetch_add(1, Ordering::Relaxed);
+            let careful = open.iter().any(|&at| outcomes[at] == Outcome::Unavailable(Failure::Slow));
+            let ours: Group<'r> = open.iter().map(|&at| group[at]).collect();
+            let said = match &self.settings.peers {
+                Some(peers) => self.ask_owners(peers, &ours, careful, deadline, by).await,
+                None => {
+                    let parts: SmallVec<[Part; 4]> = ours.iter().map(|_| self.own_share()).collect();
+                    self.count_here(&ours, &parts, 1, careful, true, self.era(None))
+                }
+            };
+            let refused = |(op, outcome): (&Operation<'_>, &Outcome)| {
+                !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
+            };
+            let back =
+                if ours.iter().zip(&said).any(refused) { taken(group, outcomes) } else { Group::new() };
+            for (&at, outcome) in open.iter().zip(said) {
+                outcomes[at] = outcome;
+            }
+            back
+        });
+        let returns = join_all(each).await;
+        let returns: Vec<Group<'r>> = returns.into_iter().filter(|group| !group.is_empty()).collect();
+        if !returns.is_empty() {
+            self.inner.apply(&returns, deadline).await;
+        }
+    }
+
+    /// Counts in this process, and writes down what is admitted.
+    fn count_here(
+        &self,
+        group: &[Operation<'_>],
+        parts: &[Part],
+        nodes: u32,
+        careful: bool,
+        complete: bool,
+        era: u64,
+    ) -> Outcomes {
+        let terms: SmallVec<[Terms; 4]> =
+            parts.iter().map(|part| self.terms(*part, nodes, careful, complete, era)).collect();
+        let said = self.local.decide(group, &terms, &self.known, self.clock.now());
+        self.write_down(group, &said);
+        said
+    }
+
+    fn write_down(&self, group: &[Operation<'_>], said: &Outcomes) {
+        for take in admitted(group, said) {
+            self.ledger.add(take, self.inner.part_of(take.key.tag));
+        }
+    }
+
+    /// Settles holds that are here, if they are.
+    fn settle_here(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
+        let said = self.local.settle(group, self.clock.now())?;
+        self.write_down(group, &said);
+        Some(said)
+    }
+
+    /// Where in a group there is something to be decided without the store, if that makes any difference.
+    fn open(&self, group: &[Operation<'_>], outcomes: &Outcomes) -> SmallVec<[usize; 4]> {
+        let pairs = || group.iter().zip(outcomes.iter());
         let binds = |op: &Operation<'_>| !op.take.shadow;
         let refused = pairs()
             .any(|(op, outcome)| binds(op) && outcome.verdict().is_some_and(|verdict| !verdict.allowed));
         let turned_away = pairs().any(|(op, outcome)| {
             binds(op) && is_failure(outcome) && op.take.on_store_failure == OnStoreFailure::Deny
         });
-        let open: SmallVec<[usize; 4]> =
-            pairs().enumerate().filter(|(_, (op, outcome))| is_ours(op, outcome)).map(|(at, _)| at).collect();
-        if refused || turned_away || open.is_empty() {
-            return Group::new();
+        if refused || turned_away {
+            return SmallVec::new();
         }
-        self.decided.fetch_add(1, Ordering::Relaxed);
-        let ours: Group<'r> = open.iter().map(|&at| self.share(&group[at])).collect();
-        ours.iter().for_each(|op| self.seed(op, now));
-        let (mut passes, mut admitted) = (true, SmallVec::<[Take<'r>; 4]>::new());
-        for ((&at, op), outcome) in open.iter().zip(&ours).zip(self.memory.apply_at(&ours, now)) {
-            let Outcome::Verdict(mut verdict) = outcome else { continue };
-            passes &= verdict.allowed || op.take.shadow;
-            if verdict.allowed && op.action == Action::Take {
-                admitted.push(group[at].take);
-            }
-            // People are told the limit, not the share of it that this node happens to have.
-            verdict.quota = group[at].take.quota;
-            outcomes[at] = Outcome::Local(verdict);
-        }
-        if !passes {
-            return taken(group, outcomes);
-        }
-        admitted.iter().for_each(write_down);
-        Group::new()
+        pairs().enumerate().filter(|(_, (op, outcome))| is_ours(op, outcome)).map(|(at, _)| at).collect()
     }
-
-    /// For how many keys the store does not know yet what was admitted here.
-    pub fn unsettled(&self) -> usize {
-        self.ledger.len() + self.paying.load(Ordering::Relaxed)
-    }
-
-    /// Settles with the store for some keys, at most so many, whether or not anybody asks for them. To be called again and
-    /// again while the store is well, at a pace that it does not feel.
-    pub async fn settle_some(&self, most: usize, deadline: Deadline) {
-        let owed = self.ledger.cross_out_some(most, &self.paying);
-        self.pay(owed, deadline).await;
-    }
-
-    /// Settles with the store for the keys of these groups.
-    async fn settle(&self, groups: &[Group<'_>], deadline: Deadline) {
-        let keys = groups.iter().flatten().map(|op| op.take.key.fingerprint());
-        let owed = keys.filter_map(|fingerprint| self.ledger.cross_out(fingerprint, &self.paying));
-        self.pay(owed.collect(), deadline).await;
-    }
-
-    /// Takes from the store's counters what was admitted here without it.
-    async fn pay(&self, owed: Vec<Owed>, deadline: Deadline) {
-        let payment = Payment { ledger: &self.ledger, paying: &self.paying, owed, is_told: Cell::new(false) };
-        let now = self.clock.now();
-        let due = |owed| Some((owed, self.due(owed, now)?));
-        let debts: Vec<(&Owed, Take<'_>)> = payment.owed.iter().filter_map(due).collect();
-        if debts.is_empty() {
-            // Time has paid.
-            return payment.is_told.set(true);
-        }
-        let payments: Vec<Group<'_>> = debts.iter().map(|(_, take)| alone(*take)).collect();
-        let mut rests: Vec<Group<'_>> = Vec::new();
-        let outcomes = self.inner.apply(&payments, deadline).await;
-        payment.is_told.set(true);
-        let outcomes = outcomes.iter().map(|outcomes| outcomes.first()).chain(std::iter::repeat(None));
-        for ((owed, take), outcome) in debts.iter().zip(outcomes) {
-            match outcome {
-                Some(Outcome::Verdict(verdict)) => {
-                    // More than there is cannot be taken, so all there is.
-                    let paid = if verdict.allowed { take.cost } else { verdict.remaining };
-                    self.settled.fetch_add(paid, Ordering::Relaxed);
-                    if !verdict.allowed && paid > 0 {
-                        rests.push(alone(Take { cost: paid, ..*take }));
-                    }
-                }
-                // It may have been taken all the same: better twice than not at all.
-                _ => self.ledger.put_back(owed),
-            }
-        }
-        if !rests.is_empty() {
-            self.inner.apply(&rests, deadline).await;
-        }
-    }
-
-    /// What is to be taken from the store's counter by now: of what was admitted, as much as still counts here.
-    fn due<'o>(&self, owed: &'o Owed, now: Timestamp) -> Option<Take<'o>> {
-        let look = self.share(&owed.take(0).into());
-        let capacity = look.take.quota.capacity();
-        let known = self.memory.apply_at(&[look], now);
-        let left = known.first().and_then(Outcome::verdict).map_or(capacity, |verdict| verdict.remaining);
-        let cost = owed.admitted.min(capacity.saturating_sub(left));
-        (cost > 0).then(|| owed.take(cost))
-    }
-
-    /// The operation, on this node's share.
-    fn share<'r>(&self, op: &Operation<'r>) -> Operation<'r> {
-        let quota = op.take.quota.share_of(self.nodes);
-        Operation { take: Take { quota, ..op.take }, action: op.action }
-    }
-
-    /// Has the counter be at least as used as the store last said.
-    fn seed(&self, op: &Operation<'_>, now: Timestamp) {
-        let Some((remaining, at)) = self.seen.not_yet_used(op.take.key.fingerprint()) else { return };
-        let capacity = op.take.quota.capacity();
-        let used = capacity.saturating_sub(remaining / self.nodes);
-        let take = |cost| Take { cost, request_id: None, shadow: false, ..op.take };
-        let look = Operation { take: take(0), action: Action::Peek };
-        let at = at.min(now);
-        let known = self.memory.apply_at(&[look], at);
-        let left = known.first().and_then(Outcome::verdict).map_or(capacity, |verdict| verdict.remaining);
-        let missing = used.saturating_sub(capacity.saturating_sub(left));
-        if missing > 0 {
-            self.memory.apply_at(&[take(missing).into()], at);
-        }
-    }
-}
-
-/// Debts on their way. Whoever gives up waiting before it is told what became of them leaves them to others.
-struct Payment<'p> {
-    ledger: &'p Ledger,
-    paying: &'p AtomicUsize,
-    owed: Vec<Owed>,
-    is_told: Cell<bool>,
-}
-
-impl Drop for Payment<'_> {
-    fn drop(&mut self) {
-        if !self.is_told.get() {
-            self.owed.iter().for_each(|owed| self.ledger.put_back(owed));
-        }
-        self.paying.fetch_sub(self.owed.len(), Ordering::Relaxed);
-    }
-}
-
-/// A group of one.
-fn alone(take: Take<'_>) -> Group<'_> {
-    Group::from_elem(take.into(), 1)
 }
 
 /// Whether it is not known what the store would say.
@@ -241,7 +446,8 @@ fn is_failure(outcome: &Outcome) -> bool {
 }
 
 fn is_ours(op: &Operation<'_>, outcome: &Outcome) -> bool {
-    let counts = matches!(op.action, Action::Peek | Action::Take);
+    let counts =
+        matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. } | Action::Settle { .. });
     is_failure(outcome) && counts && op.take.on_store_failure.is_local()
 }
 
@@ -258,35 +464,27 @@ fn taken<'r>(group: &[Operation<'r>], outcomes: &Outcomes) -> Group<'r> {
 
 impl<S: Store> Store for Fallback<S> {
     fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
-        Box::pin(async move {
-            if self.ledger.len() > 0 {
-                // Apart, so that the usual case need not carry what it does not use.
-                Box::pin(self.settle(groups, deadline)).await;
-            }
-            let mut answers = self.inner.apply(groups, deadline).await;
-            let now = self.clock.now();
-            let mut returns: Vec<Group<'r>> = Vec::new();
-            for (group, outcomes) in groups.iter().zip(&mut answers) {
-                // Whatever is missing is not known.
-                outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
-                let back = self.stand_in(group, outcomes, now, |take| self.ledger.add(take));
-                if !back.is_empty() {
-                    returns.push(back);
-                }
-            }
-            if !returns.is_empty() {
-                self.inner.apply(&returns, deadline).await;
-            }
-            answers
-        })
+        Box::pin(self.decide(groups, deadline, By::Caller))
     }
 
     fn secret(&self) -> Option<Secret> {
-        self.inner.secret()
+        self.inner.secret().or_else(|| self.told_secret())
     }
 
     fn problem(&self) -> Option<String> {
         self.inner.problem()
+    }
+
+    fn part_of(&self, tag: Tag) -> u8 {
+        self.inner.part_of(tag)
+    }
+
+    fn unwell(&self) -> u64 {
+        self.inner.unwell()
+    }
+
+    fn reach(&self, tag: Tag) -> Result<(), Failure> {
+        self.inner.reach(tag)
     }
 
     fn shards(&self) -> Vec<Shard> {
@@ -296,6 +494,6 @@ impl<S: Store> Store for Fallback<S> {
 
 impl<S> std::fmt::Debug for Fallback<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fallback").field("nodes", &self.nodes).finish_non_exhaustive()
+        f.debug_struct("Fallback").field("nodes", &self.settings.nodes).finish_non_exhaustive()
     }
 }

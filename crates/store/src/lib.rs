@@ -22,7 +22,7 @@ mod shards;
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use deny_cache::DenyCache;
-pub use fallback::Fallback;
+pub use fallback::{Fallback, FallbackSettings, Settled};
 pub use histogram::{Histogram, Observed};
 pub use memory::MemoryStore;
 pub use outcome::{Deadline, Failure, Outcome, Outcomes};
@@ -31,7 +31,7 @@ pub use tidegate_core::{Action, Group, HoldId, Operation};
 
 use std::pin::Pin;
 
-use tidegate_core::Secret;
+use tidegate_core::{Secret, Tag};
 
 /// The answer of a store, once it comes.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Vec<Outcomes>> + Send + 'a>>;
@@ -55,7 +55,23 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// The parts that can fail on their own. A store in this process has none.
+    /// Which part of the store, of at most 64, has what is counted under a tag. Parts fail on their own; all who share the
+    /// store mean the same by them.
+    fn part_of(&self, _tag: Tag) -> u8 {
+        0
+    }
+
+    /// The parts that cannot be used at present, a bit each.
+    fn unwell(&self) -> u64 {
+        0
+    }
+
+    /// Whether it is worth the while to ask about what is counted under a tag, or why not.
+    fn reach(&self, _tag: Tag) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// The shards that can fail on their own. A store in this process has none.
     fn shards(&self) -> Vec<Shard> {
         Vec::new()
     }

@@ -44,8 +44,8 @@ impl Part {
 pub struct Standing {
     /// Whether it can use all of the store.
     pub has_store: bool,
-    /// Whether it has admitted anything that the store does not know of yet.
-    pub owes: bool,
+    /// The [parts](crate::Store::part_of) of the store that do not know yet of something it has admitted, a bit each.
+    pub owes: u64,
 }
 
 /// What comes back from another node, once it comes. Nothing came: why not.
@@ -53,8 +53,14 @@ pub type Called<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send
 
 /// The other nodes.
 pub trait Peers: Send + Sync {
+    /// This node.
+    fn me(&self) -> NodeId;
+
     /// Who counts what has this tag. All nodes that know of the same nodes say the same.
     fn owner(&self, tag: Tag) -> Owner;
+
+    /// Another number whenever other nodes are known, or the same ones in another state.
+    fn version(&self) -> u64;
 
     /// How many nodes there are, with this one and with those that are lost but may be back.
     fn count(&self) -> u32;
@@ -87,8 +93,13 @@ pub enum Call {
     /// Have your store decide this group, or nobody.
     Store(Vec<Asked>),
     /// What do you know of these counters? Answered one by one.
-    Recall(Vec<Asked>),
-    /// For how many keys does the store not know yet what you admitted?
+    Recall {
+        /// Who asks, and need not be told what it said itself.
+        node: NodeId,
+        /// Which counters.
+        asked: Vec<Asked>,
+    },
+    /// Which [parts](crate::Store::part_of) of the store do not know yet of something you have admitted?
     Owes,
     /// What are keys hashed with?
     Secret,
@@ -101,7 +112,7 @@ pub enum Reply {
     Outcomes(Outcomes),
     /// To [`Call::Recall`]: one for each that was asked, if anything is known.
     Known(Vec<Option<Seen>>),
-    /// To [`Call::Owes`].
+    /// To [`Call::Owes`], a bit each.
     Owes(u64),
     /// To [`Call::Secret`], if it is known.
     Secret(Option<[u8; 16]>),
@@ -133,8 +144,8 @@ pub struct Asked {
 /// A counter as it was when last heard of. Times are told as how long ago, since clocks differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What was left.
-    pub remaining: u64,
+    /// What was gone of its capacity.
+    pub used: u64,
     /// How long ago that was.
     pub age: Span,
     /// How long from then until the counter was to be as if never used.

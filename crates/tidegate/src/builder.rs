@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_core::{RuleSet, Secret};
+use tidegate_core::{Quota, RuleSet, Secret};
 use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
-use tidegate_store::{Clock, MemoryStore, Store, SystemClock};
+use tidegate_store::peers::Peers;
+use tidegate_store::{Clock, FallbackSettings, MemoryStore, Store, SystemClock};
 
 use crate::limiter::{Backend, Limiter, Memory};
 use crate::shared::{Local, Shared};
@@ -14,6 +15,9 @@ use crate::tiers::{TierCache, TierLookup, TierOptions};
 
 /// How long a decision waits for a shared store unless told otherwise.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// How many requests a minute a key is allowed in an emergency unless told otherwise.
+pub const DEFAULT_EMERGENCY_CAP: u32 = 10;
 
 /// How to build a [`Limiter`].
 pub struct Builder {
@@ -26,6 +30,9 @@ pub struct Builder {
     store_timeout: Duration,
     remember_refusals: bool,
     nodes: u32,
+    peers: Option<(Arc<dyn Peers>, Secret)>,
+    deny_when_not_owner: bool,
+    emergency_cap: u32,
     tiers: Option<(Arc<dyn TierLookup>, TierOptions)>,
 }
 
@@ -41,6 +48,9 @@ impl Builder {
             store_timeout: DEFAULT_STORE_TIMEOUT,
             remember_refusals: true,
             nodes: 1,
+            peers: None,
+            deny_when_not_owner: false,
+            emergency_cap: DEFAULT_EMERGENCY_CAP,
             tiers: None,
         }
     }
@@ -102,6 +112,31 @@ impl Builder {
         self
     }
 
+    /// Other nodes that use the shared store: when it is away, one of them counts each key, and the others ask it. Until the store
+    /// is first reached, keys are hashed with `secret`, which is the same on all of them.
+    #[must_use]
+    pub fn peers(mut self, peers: Arc<dyn Peers>, secret: Secret) -> Self {
+        self.peers = Some((peers, secret));
+        self
+    }
+
+    /// Refuses what another node counts while the store is away, to be tried again after a second, instead of asking that node
+    /// (default: asks).
+    #[must_use]
+    pub fn deny_when_not_owner(mut self, deny: bool) -> Self {
+        self.deny_when_not_owner = deny;
+        self
+    }
+
+    /// How many requests a minute each key is allowed on this node in an emergency (default 10), by rules that do not
+    /// [refuse](tidegate_core::rule::OnStoreFailure::LocalOrDeny) then. Whether there is one is for whoever runs the node to
+    /// [say](tidegate_store::Fallback::set_emergency).
+    #[must_use]
+    pub fn emergency_cap(mut self, per_minute: u32) -> Self {
+        self.emergency_cap = per_minute;
+        self
+    }
+
     /// Looks up the tiers of users whom neither the request nor the rules give one. Decisions then need a Tokio runtime
     /// with time enabled, in which look-ups go on by themselves; without a runtime, and whenever the tier is not found in time, the rules'
     /// default counts. What was found is remembered for as long as `options` say; what changed before then is to be
@@ -126,12 +161,20 @@ impl Builder {
         };
         let backend = match self.store {
             Some(store) => {
-                let local = Local {
+                let (peers, secret) = match self.peers {
+                    Some((peers, secret)) => (Some(peers), secret),
+                    None => (None, fresh_secret()?),
+                };
+                let settings = FallbackSettings {
+                    peers,
                     nodes: self.nodes,
                     max_keys: self.max_keys,
-                    clock: Arc::clone(&self.clock),
-                    secret: fresh_secret()?,
+                    patience: self.store_timeout,
+                    deny_when_not_owner: self.deny_when_not_owner,
+                    emergency: Quota::per_minute(self.emergency_cap),
+                    epoch: fresh_number()?,
                 };
+                let local = Local { settings, clock: Arc::clone(&self.clock), secret };
                 let remember = self.remember_refusals;
                 Backend::Shared(Box::new(Shared::new(
                     store,
@@ -157,7 +200,15 @@ impl Builder {
 }
 
 fn fresh_secret() -> std::io::Result<Secret> {
-    let mut bytes = [0; 16];
+    random().map(Secret::new)
+}
+
+fn fresh_number() -> std::io::Result<u64> {
+    random().map(u64::from_le_bytes)
+}
+
+fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(Secret::new(bytes))
+    Ok(bytes)
 }

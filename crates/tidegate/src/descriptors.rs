@@ -178,7 +178,7 @@ fn answer(
             Outcome::Verdict(verdict) => answer.add(RuleVerdict { rule, shadow: take.shadow, verdict }),
             Outcome::Local(verdict) => answer.add_local(RuleVerdict { rule, shadow: take.shadow, verdict }),
             // Whoever is refused need not hear what the others would have said.
-            Outcome::Unasked if refused => answer.skip(rule),
+            Outcome::Unasked | Outcome::Unavailable(_) | Outcome::Unknown(_) if refused => answer.skip(rule),
             Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Unasked => {
                 answer.decision.fail(rule, take.shadow, take.on_store_failure);
                 answer.skip(rule);

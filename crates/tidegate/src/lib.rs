@@ -91,6 +91,10 @@
 //! # }
 //! ```
 //!
+//! While the store is away, rules say what becomes of requests; by default the program counts by itself and settles with the store
+//! afterwards, for which [`Limiter::tend`] has to be called some ten times a second. Programs that know each other
+//! ([`Builder::peers`]) let one of them count each key.
+//!
 //! **Users' tiers can be kept elsewhere**, such as in a database: give the [`Builder`] a [`TierLookup`]. A tier is looked
 //! up once, remembered for five minutes, and waited for 5 ms at most; then the rules' default counts.
 //!
@@ -124,7 +128,7 @@ mod limiter;
 mod shared;
 mod tiers;
 
-pub use builder::{Builder, DEFAULT_STORE_TIMEOUT};
+pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
 pub use descriptors::CheckedDescriptors;
 #[cfg(feature = "tower")]

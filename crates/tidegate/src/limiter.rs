@@ -7,7 +7,8 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret};
 use tidegate_store::memory::Sweeper;
-use tidegate_store::{Action, Clock, MemoryStore, Operation, Outcome, Store};
+use tidegate_store::peers::{Answers as _, Call, Reply};
+use tidegate_store::{Action, Clock, Deadline, Fallback, MemoryStore, Operation, Outcome, Store};
 
 use crate::builder::Builder;
 use crate::checked::{Checked, RequestError};
@@ -303,27 +304,30 @@ impl Limiter {
         self.tiers.as_deref()
     }
 
-    /// How many requests were decided without the shared store, wholly or in part, by counting in this process.
-    pub fn decided_locally(&self) -> u64 {
+    /// What stands in for the shared store where rules say so, if there is one.
+    pub fn fallback(&self) -> Option<&Fallback<impl Store + use<>>> {
         match &self.backend {
-            Backend::Memory(_) => 0,
-            Backend::Shared(shared) => shared.decided_locally(),
+            Backend::Memory(_) => None,
+            Backend::Shared(shared) => Some(shared.fallback()),
         }
     }
 
-    /// For how many keys the shared store does not know yet what was admitted here without it.
-    pub fn unsettled(&self) -> usize {
+    /// Answers another node, by the deadline, if there is a shared store for which nodes stand in.
+    pub async fn answer(&self, call: &Call, deadline: Deadline) -> Option<Reply> {
         match &self.backend {
-            Backend::Memory(_) => 0,
-            Backend::Shared(shared) => shared.unsettled(),
+            Backend::Memory(_) => None,
+            Backend::Shared(shared) => Some(shared.fallback().answer(call, deadline).await),
         }
     }
 
-    /// Settles for some of them, at most so many. Keys that are asked about are settled by themselves; for all others this
-    /// is to be called every now and then while the store is well.
-    pub async fn settle_some(&self, most: usize) {
+    /// Does what has to be done however few requests there are: to be called some ten times a second if there is a shared store,
+    /// from one task.
+    ///
+    /// Keys that were counted without the store are settled with it and handed back to it at a pace that it hardly feels, and
+    /// [other nodes](Builder::peers) are told how this one is doing.
+    pub async fn tend(&self) {
         if let Backend::Shared(shared) = &self.backend {
-            Box::pin(shared.settle_some(most)).await;
+            Box::pin(shared.tend()).await;
         }
     }
 

@@ -2,11 +2,14 @@
 
 use std::iter::{repeat, repeat_with};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Decision, Demand, Group, Operation, Request, RuleSet, RuleVerdict, Secret, Timestamp};
+use tidegate_core::{
+    Decision, Demand, Group, Operation, Request, RuleSet, RuleVerdict, Secret, Tag, Timestamp,
+};
 use tidegate_store::{
-    Answer, Clock, Deadline, DenyCache, Failure, Fallback, Outcome, Outcomes, Shard, Store,
+    Answer, Clock, Deadline, DenyCache, Failure, Fallback, FallbackSettings, Outcome, Outcomes, Shard, Store,
 };
 
 use crate::checked::RequestError;
@@ -21,18 +24,21 @@ pub(crate) struct Shared {
     timeout: Duration,
     /// What keys are hashed with if the store has no opinion.
     secret: Option<Secret>,
-    /// What they are hashed with while the store has never been reached, and this node counts by itself.
+    /// What they are hashed with while the store has never been reached, and nodes count by themselves.
     alone: Secret,
+    /// Whether other nodes hash with the same.
+    is_shared: bool,
+    /// Whether the store was reached.
+    reached: AtomicBool,
     /// Whether what the store refuses is remembered here for a moment.
     remember: bool,
 }
 
-/// How a node counts by itself.
+/// How nodes count by themselves.
 pub(crate) struct Local {
-    /// How many do so.
-    pub(crate) nodes: u32,
-    pub(crate) max_keys: usize,
+    pub(crate) settings: FallbackSettings,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What to hash keys with until the store says.
     pub(crate) secret: Secret,
 }
 
@@ -53,27 +59,35 @@ impl Shared {
         remember: bool,
         local: Local,
     ) -> Self {
-        let Local { nodes, max_keys, clock, secret: alone } = local;
-        let store = DenyCache::new(Fallback::new(Behind(store), nodes, max_keys, clock));
-        Self { store, timeout, secret, alone, remember }
+        let Local { settings, clock, secret: alone } = local;
+        let is_shared = settings.peers.is_some();
+        let store = DenyCache::new(Fallback::new(Behind(store), settings, clock));
+        Self { store, timeout, secret, alone, is_shared, reached: AtomicBool::new(false), remember }
+    }
+
+    /// What stands in for the store.
+    pub(crate) fn fallback(&self) -> &Fallback<impl Store + use<>> {
+        self.store.inner()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.store.inner().inner().0
     }
 
-    /// How many requests were decided without the store, wholly or in part.
-    pub(crate) fn decided_locally(&self) -> u64 {
-        self.store.inner().decided()
+    /// Does what has to be done however few requests there are.
+    pub(crate) async fn tend(&self) {
+        let fallback = self.store.inner();
+        if self.store.secret().is_some() && !self.reached.swap(true, Ordering::Relaxed) {
+            self.check_debts();
+        }
+        fallback.tend().await;
     }
 
-    pub(crate) fn unsettled(&self) -> usize {
-        self.store.inner().unsettled()
-    }
-
-    pub(crate) async fn settle_some(&self, most: usize) {
-        if self.secret().is_some() {
-            self.store.inner().settle_some(most, self.deadline(Instant::now(), most)).await;
+    /// What was admitted before the store was first reached is known to it only if keys are hashed there as they were here.
+    fn check_debts(&self) {
+        let same = self.store.secret().is_some_and(|secret| secret.bytes() == self.alone.bytes());
+        if !same {
+            self.store.inner().forget_debts();
         }
     }
 
@@ -143,7 +157,7 @@ impl Shared {
         if groups.iter().all(Group::is_empty) {
             return Vec::new();
         }
-        if secret.is_none() {
+        if secret.is_none() && !self.is_shared {
             return groups.iter().map(|group| self.store.inner().decide_alone(group)).collect();
         }
         if self.remember {
@@ -194,7 +208,7 @@ impl<'r> Question<'r> {
                     decision.add_local(RuleVerdict { rule, shadow: take.shadow, verdict });
                 }
                 // Whoever is refused need not hear what the others would have said.
-                Outcome::Unasked if refused => {}
+                Outcome::Unasked | Outcome::Unavailable(_) | Outcome::Unknown(_) if refused => {}
                 Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Unasked => {
                     decision.fail(rule, take.shadow, take.on_store_failure);
                 }
@@ -218,6 +232,18 @@ impl Store for Behind {
 
     fn problem(&self) -> Option<String> {
         self.0.problem()
+    }
+
+    fn part_of(&self, tag: Tag) -> u8 {
+        self.0.part_of(tag)
+    }
+
+    fn unwell(&self) -> u64 {
+        self.0.unwell()
+    }
+
+    fn reach(&self, tag: Tag) -> Result<(), Failure> {
+        self.0.reach(tag)
     }
 
     fn shards(&self) -> Vec<Shard> {

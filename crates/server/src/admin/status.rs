@@ -8,7 +8,7 @@ use axum::extract::State;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidegate::store::{MemoryStore, Shard, Store};
+use tidegate::store::{Fallback, MemoryStore, Shard, Store};
 
 use super::Door;
 use super::health::HealthBody;
@@ -47,10 +47,18 @@ struct StoreBody {
     kind: String,
     /// How many requests were refused without asking a shared store, because it had just refused the same.
     denied_from_cache: u64,
-    /// How many requests were decided without it, wholly or in part, by counting in this process.
+    /// How many requests were decided without it, wholly or in part.
     decided_locally: u64,
-    /// For how many keys it does not know yet what was admitted so.
+    /// How many of them were sent to the nodes that count their keys.
+    forwarded: u64,
+    /// For how many keys it does not know yet what was admitted here without it.
     unsettled: usize,
+    /// How much was admitted here without it.
+    admitted_without_store: u64,
+    /// How much of that it was told afterwards.
+    settled: u64,
+    /// How much of that it need not know any more, because waiting has given it back.
+    forgiven: u64,
     /// The parts of a shared store; none if counters are in memory.
     shards: Vec<ShardBody>,
 }
@@ -73,11 +81,17 @@ struct ShardBody {
 impl StoreBody {
     fn new(node: &Node) -> Self {
         let shards = node.limiter.shared().map(Store::shards).unwrap_or_default();
+        let fallback = node.limiter.fallback();
+        let settled = fallback.map(Fallback::settled).unwrap_or_default();
         Self {
             kind: node.store_kind.clone(),
             denied_from_cache: node.limiter.denied_from_cache(),
-            decided_locally: node.limiter.decided_locally(),
-            unsettled: node.limiter.unsettled(),
+            decided_locally: fallback.map_or(0, Fallback::decided),
+            forwarded: fallback.map_or(0, Fallback::forwarded),
+            unsettled: fallback.map_or(0, Fallback::unsettled),
+            admitted_without_store: settled.admitted,
+            settled: settled.settled,
+            forgiven: settled.forgiven,
             shards: shards.into_iter().map(ShardBody::from).collect(),
         }
     }

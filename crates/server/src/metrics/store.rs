@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use tidegate::Limiter;
-use tidegate::store::{MemoryStore, Shard};
+use tidegate::store::{MemoryStore, Settled, Shard};
 
 use super::{counter, encode_histogram, gauge};
 
@@ -18,8 +18,21 @@ pub(super) fn encode(limiter: &Limiter, encoder: &mut DescriptorEncoder<'_>) -> 
     let Some(store) = limiter.shared() else { return Ok(()) };
     let help = "Requests refused without asking the store, because it had just refused the same";
     counter(encoder, "denied_from_cache", help, limiter.denied_from_cache())?;
-    let help = "Keys for which the store does not know yet what was admitted without it";
-    gauge(encoder, "unsettled_keys", help, limiter.unsettled() as u64)?;
+    if let Some(fallback) = limiter.fallback() {
+        let help = "Keys for which the store does not know yet what was admitted without it";
+        gauge(encoder, "unsettled_keys", help, fallback.unsettled() as u64)?;
+        let help = "Requests sent to the nodes that count their keys while the store cannot";
+        counter(encoder, "forwarded_requests", help, fallback.forwarded())?;
+        let help = "Requests so sent that were refused because the other node did not answer in time";
+        counter(encoder, "forwards_unanswered", help, fallback.unanswered())?;
+        let Settled { admitted, settled, forgiven } = fallback.settled();
+        counter(encoder, "admitted_without_store", "What was admitted here without the store", admitted)?;
+        let help = "What was admitted without the store and taken there afterwards";
+        counter(encoder, "settled", help, settled)?;
+        let help =
+            "What was admitted without the store and given back by time before it could be taken there";
+        counter(encoder, "forgiven", help, forgiven)?;
+    }
     shards(&store.shards(), encoder)
 }
 

@@ -76,6 +76,9 @@ pub(super) async fn charged_to_a_block<S: Subject>(subject: &S) {
     for algorithm in Algorithm::ALL {
         let (open, blocked) = (quota(algorithm, 10, 60), quota(algorithm, 0, 60));
         let wanted = Verdict { allowed: true, retry: Retry::Now, ..Verdict::blocked(blocked) };
+        // Nobody comes back to this one: what is remembered must pass by itself.
+        let left_behind = named(bench.take(2, "mallory", blocked, 3), "blocked");
+        assert_eq!(told(&bench, left_behind).await, wanted, "{algorithm}");
         for rule in [0, 1] {
             let take = |quota, cost| bench.take(rule, "alice", quota, cost);
             // One counter is in use, the other is not.

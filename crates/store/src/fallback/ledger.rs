@@ -1,82 +1,298 @@
 //! What was admitted without the store, and is not yet known to it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tidegate_core::{Key, Quota, Tag, Take};
+use smallvec::SmallVec;
+use tidegate_core::{Action, Key, Operation, Quota, RequestId, Span, Tag, Take, Timestamp};
+
+use crate::memory::MAX_MEMORY;
 
 /// The most keys that are remembered. What is admitted beyond them is never settled.
 const MAX_KEYS: usize = 1_000_000;
 
+/// The most payments of a key of which nobody knows whether they were made. More are taken to have been.
+const MAX_UNSURE: usize = 4;
+
 /// Debts by key. Keys are fingerprints, which nobody can choose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
     debts: Mutex<HashMap<[u64; 2], Owed, FixedState>>,
     /// How many there are, so that nobody has to look for one where there is none.
     count: AtomicUsize,
+    /// How many keys there are in each part of the store.
+    parts: [AtomicUsize; 64],
+    /// What names payments, together with their number: drawn anew each time a node starts.
+    epoch: u64,
+    next: AtomicU64,
+    admitted: AtomicU64,
+    settled: AtomicU64,
+    forgiven: AtomicU64,
+}
+
+/// What a node has admitted without the store, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// How much was admitted.
+    pub admitted: u64,
+    /// How much of it the store was told.
+    pub settled: u64,
+    /// How much of it the store need not know any more, because waiting has given it back.
+    pub forgiven: u64,
 }
 
 /// What is owed for one key.
 #[derive(Clone, Debug)]
-pub(super) struct Owed {
+struct Owed {
     rule_id: Box<str>,
     tag: Tag,
     quota: Quota,
-    /// What was admitted.
-    pub(super) admitted: u64,
+    part: u8,
+    /// What was admitted and is in no payment.
+    admitted: u64,
+    /// Payments that may have been made.
+    unsure: SmallVec<[Payment; 1]>,
+    /// How many payments are out.
+    out: usize,
+    /// Whether a payment is about to leave: until it has left, what overtakes it would find too much.
+    leaving: bool,
 }
 
-impl Owed {
-    fn new(take: &Take<'_>) -> Self {
-        Self { rule_id: take.key.rule_id.into(), tag: take.key.tag, quota: take.quota, admitted: 0 }
+/// One payment: made once, however often it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Payment {
+    id: RequestId,
+    cost: u64,
+    /// When it was first tried.
+    made: Timestamp,
+}
+
+/// The payments of one key that are to be made now.
+#[derive(Debug)]
+pub(super) struct Bill {
+    rule_id: Box<str>,
+    tag: Tag,
+    quota: Quota,
+    fingerprint: [u64; 2],
+    payments: SmallVec<[Payment; 2]>,
+}
+
+impl Bill {
+    /// What to ask of the store, one operation for each payment.
+    pub(super) fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
+        let key = Key::new(&self.rule_id, self.quota.algorithm(), self.tag);
+        self.payments.iter().map(move |payment| {
+            let take = Take::new(key, self.quota, payment.cost);
+            Operation { take: Take { request_id: Some(payment.id), ..take }, action: Action::Charge }
+        })
     }
 
-    /// A take of `cost` from the counter.
-    pub(super) fn take(&self, cost: u64) -> Take<'_> {
-        Take::new(Key::new(&self.rule_id, self.quota.algorithm(), self.tag), self.quota, cost)
+    pub(super) fn len(&self) -> usize {
+        self.payments.len()
     }
+}
+
+/// How things stand with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The store knows all of it, or is about to.
+    Even,
+    /// The store has to be told something first.
+    Owing,
+    /// The store is just being told.
+    Leaving,
+}
+
+/// What became of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paid {
+    Yes,
+    /// Certainly not.
+    No,
+    Perhaps,
 }
 
 impl Ledger {
-    /// For how many keys something is owed.
+    pub(super) fn new(epoch: u64) -> Self {
+        Self {
+            debts: Mutex::default(),
+            count: AtomicUsize::new(0),
+            parts: [const { AtomicUsize::new(0) }; 64],
+            epoch,
+            next: AtomicU64::new(0),
+            admitted: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            forgiven: AtomicU64::new(0),
+        }
+    }
+
+    /// For how many keys something is owed, or being paid.
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Writes down that a take was admitted.
-    pub(super) fn add(&self, take: &Take<'_>) {
+    /// The parts of the store to which something is owed, a bit each.
+    pub(super) fn parts(&self) -> u64 {
+        let owing = |part: &usize| self.parts[*part].load(Ordering::Relaxed) > 0;
+        (0..64).filter(owing).fold(0, |mask, part| mask | 1 << part)
+    }
+
+    pub(super) fn totals(&self) -> Settled {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Settled {
+            admitted: read(&self.admitted),
+            settled: read(&self.settled),
+            forgiven: read(&self.forgiven),
+        }
+    }
+
+    /// Writes down that a take was admitted, from a part of the store.
+    pub(super) fn add(&self, take: &Take<'_>, part: u8) {
+        self.admitted.fetch_add(take.cost, Ordering::Relaxed);
         let mut debts = self.debts.lock();
-        if debts.len() < MAX_KEYS || debts.contains_key(&take.key.fingerprint()) {
-            let owed = debts.entry(take.key.fingerprint()).or_insert_with(|| Owed::new(take));
-            owed.admitted = owed.admitted.saturating_add(take.cost);
-            owed.quota = take.quota;
+        if debts.len() >= MAX_KEYS && !debts.contains_key(&take.key.fingerprint()) {
+            return;
+        }
+        let owed = debts.entry(take.key.fingerprint()).or_insert_with(|| {
+            self.parts[usize::from(part) % 64].fetch_add(1, Ordering::Relaxed);
+            Owed::new(take, part)
+        });
+        owed.admitted = owed.admitted.saturating_add(take.cost);
+        owed.quota = take.quota;
+        self.count.store(debts.len(), Ordering::Relaxed);
+    }
+
+    /// Whether the store has to be told something about a key, or is being told.
+    pub(super) fn owes(&self, fingerprint: [u64; 2]) -> bool {
+        self.len() > 0 && self.debts.lock().contains_key(&fingerprint)
+    }
+
+    pub(super) fn standing(&self, fingerprint: [u64; 2]) -> Standing {
+        match self.debts.lock().get(&fingerprint) {
+            Some(owed) if owed.leaving => Standing::Leaving,
+            Some(owed) if owed.is_owing() => Standing::Owing,
+            _ => Standing::Even,
+        }
+    }
+
+    /// The payments for a key, which whoever asked for them has to make. Of what was admitted, `due` says how much is still to be
+    /// paid at `now`.
+    pub(super) fn bill(
+        &self,
+        fingerprint: [u64; 2],
+        now: Timestamp,
+        due: impl FnOnce(&Take<'_>, u64) -> u64,
+    ) -> Option<Bill> {
+        let mut debts = self.debts.lock();
+        let owed = debts.get_mut(&fingerprint)?;
+        if owed.leaving || !owed.is_owing() {
+            return None;
+        }
+        // The store forgets which payments were made: then trying again might pay twice, and it was most likely made.
+        let remembered = |payment: &Payment| now.since(payment.made) < memory_of(&owed.quota);
+        let (again, made): (SmallVec<[Payment; 2]>, SmallVec<[Payment; 2]>) =
+            owed.unsure.drain(..).partition(remembered);
+        made.iter().for_each(|payment| self.count_settled(payment));
+        let mut payments = again;
+        let admitted = std::mem::take(&mut owed.admitted);
+        if admitted > 0 {
+            let key = Key::new(&owed.rule_id, owed.quota.algorithm(), owed.tag);
+            let cost = due(&Take::new(key, owed.quota, 0), admitted).min(admitted);
+            self.forgiven.fetch_add(admitted - cost, Ordering::Relaxed);
+            if cost > 0 {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let id = RequestId::from_bits([self.epoch, number]);
+                payments.push(Payment { id, cost, made: now });
+            }
+        }
+        if payments.is_empty() {
+            if owed.out == 0 {
+                self.forget(&mut debts, fingerprint);
+            }
+            return None;
+        }
+        owed.out += payments.len();
+        owed.leaving = true;
+        Some(Bill { rule_id: owed.rule_id.clone(), tag: owed.tag, quota: owed.quota, fingerprint, payments })
+    }
+
+    /// Some keys for which something is owed, whichever they are.
+    pub(super) fn some(&self, most: usize) -> Vec<[u64; 2]> {
+        let debts = self.debts.lock();
+        let owing = debts.iter().filter(|(_, owed)| owed.is_owing() && !owed.leaving);
+        owing.map(|(fingerprint, _)| *fingerprint).take(most).collect()
+    }
+
+    /// The payments of a bill are on their way: what comes after does not overtake them any more.
+    pub(super) fn has_left(&self, bill: &Bill) {
+        if let Some(owed) = self.debts.lock().get_mut(&bill.fingerprint) {
+            owed.leaving = false;
+        }
+    }
+
+    /// Takes note of what became of the payments of a bill, in order.
+    pub(super) fn resolve(&self, bill: &Bill, paid: impl Iterator<Item = Paid>) {
+        let mut debts = self.debts.lock();
+        let Some(owed) = debts.get_mut(&bill.fingerprint) else { return };
+        owed.leaving = false;
+        for (payment, paid) in bill.payments.iter().zip(paid.chain(std::iter::repeat(Paid::Perhaps))) {
+            owed.out = owed.out.saturating_sub(1);
+            match paid {
+                Paid::No => owed.admitted = owed.admitted.saturating_add(payment.cost),
+                Paid::Perhaps if owed.unsure.len() < MAX_UNSURE => owed.unsure.push(*payment),
+                Paid::Yes | Paid::Perhaps => self.count_settled(payment),
+            }
+        }
+        if owed.out == 0 && !owed.is_owing() {
+            self.forget(&mut debts, bill.fingerprint);
         }
         self.count.store(debts.len(), Ordering::Relaxed);
     }
 
-    /// Crosses out what is owed for a key: whoever does so has to see that it is paid. Until then it counts in `paying`.
-    pub(super) fn cross_out(&self, fingerprint: [u64; 2], paying: &AtomicUsize) -> Option<Owed> {
+    /// Forgets everything: it is owed to somebody else than was thought.
+    pub(super) fn clear(&self) {
         let mut debts = self.debts.lock();
-        let owed = debts.remove(&fingerprint);
-        paying.fetch_add(usize::from(owed.is_some()), Ordering::Relaxed);
-        self.count.store(debts.len(), Ordering::Relaxed);
-        owed
+        let owed = debts.values().map(|owed| owed.admitted).sum();
+        self.forgiven.fetch_add(owed, Ordering::Relaxed);
+        debts.clear();
+        self.parts.iter().for_each(|part| part.store(0, Ordering::Relaxed));
+        self.count.store(0, Ordering::Relaxed);
     }
 
-    /// The same for some keys, whichever they are.
-    pub(super) fn cross_out_some(&self, most: usize, paying: &AtomicUsize) -> Vec<Owed> {
-        let mut debts = self.debts.lock();
-        let some: Vec<[u64; 2]> = debts.keys().take(most).copied().collect();
-        let owed: Vec<Owed> = some.iter().filter_map(|fingerprint| debts.remove(fingerprint)).collect();
-        paying.fetch_add(owed.len(), Ordering::Relaxed);
-        self.count.store(debts.len(), Ordering::Relaxed);
-        owed
+    fn count_settled(&self, payment: &Payment) {
+        self.settled.fetch_add(payment.cost, Ordering::Relaxed);
     }
 
-    /// Puts back what could not be paid.
-    pub(super) fn put_back(&self, owed: &Owed) {
-        self.add(&owed.take(owed.admitted));
+    fn forget(&self, debts: &mut HashMap<[u64; 2], Owed, FixedState>, fingerprint: [u64; 2]) {
+        if let Some(owed) = debts.remove(&fingerprint) {
+            self.parts[usize::from(owed.part) % 64].fetch_sub(1, Ordering::Relaxed);
+        }
+        self.count.store(debts.len(), Ordering::Relaxed);
+    }
+}
+
+/// For how long a store remembers which payments of a key were made.
+fn memory_of(quota: &Quota) -> Span {
+    quota.window().min(MAX_MEMORY)
+}
+
+impl Owed {
+    fn new(take: &Take<'_>, part: u8) -> Self {
+        Self {
+            rule_id: take.key.rule_id.into(),
+            tag: take.key.tag,
+            quota: take.quota,
+            part,
+            admitted: 0,
+            unsure: SmallVec::new(),
+            out: 0,
+            leaving: false,
+        }
+    }
+
+    fn is_owing(&self) -> bool {
+        self.admitted > 0 || !self.unsure.is_empty()
     }
 }

@@ -1,92 +1,13 @@
-//! Counting here what the store cannot, in front of a store that comes and goes.
-#![allow(clippy::unwrap_used, reason = "this is how a test fails")]
+//! A node that knows of no other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Algorithm, Key, Quota, Secret, Span, Take, Timestamp};
-use tidegate_store::{
-    Answer, Clock, Deadline, Failure, Fallback, Group, ManualClock, MemoryStore, Operation, Outcome,
-    Outcomes, Store,
-};
+use tidegate_core::{Algorithm, Span, Take};
+use tidegate_store::{Deadline, Operation, Outcome, Outcomes};
 
-const START: Timestamp = Timestamp::from_millis(1_704_067_200_000);
-const SECRET: Secret = Secret::new([4; 16]);
-const HOUR: Span = Span::from_secs(3600);
-
-const ALGORITHMS: [Algorithm; 4] =
-    [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
-
-/// A store of which some rules' counters cannot be reached.
-struct Flaky {
-    memory: MemoryStore,
-    away: Mutex<Vec<&'static str>>,
-    asked: AtomicU64,
-    clock: Arc<ManualClock>,
-}
-
-impl Store for Flaky {
-    fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], _: Deadline) -> Answer<'a> {
-        let away = self.away.lock().unwrap().clone();
-        let is_away = |op: &Operation<'_>| away.contains(&op.take.key.rule_id);
-        let answer = |group: &Group<'r>| -> Outcomes {
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            let here: Group<'r> = group.iter().filter(|op| !is_away(op)).copied().collect();
-            let mut known = self.memory.apply_at(&here, self.clock.now()).into_iter();
-            let each = group.iter().map(|op| match is_away(op) {
-                true => Outcome::Unavailable(Failure::Connection),
-                false => known.next().unwrap(),
-            });
-            each.collect()
-        };
-        Box::pin(std::future::ready(groups.iter().map(answer).collect()))
-    }
-}
-
-struct Bench {
-    store: Fallback<Flaky>,
-    clock: Arc<ManualClock>,
-}
-
-impl Bench {
-    fn new(nodes: u32) -> Self {
-        let clock = Arc::new(ManualClock::new(START));
-        let flaky = Flaky {
-            memory: MemoryStore::new(1000, clock.clone()),
-            away: Mutex::default(),
-            asked: AtomicU64::new(0),
-            clock: clock.clone(),
-        };
-        Self { store: Fallback::new(flaky, nodes, 1000, clock.clone()), clock }
-    }
-
-    fn lose(&self, rules: &[&'static str]) {
-        *self.store.inner().away.lock().unwrap() = rules.to_vec();
-    }
-
-    async fn apply(&self, takes: &[Take<'_>]) -> Outcomes {
-        let groups: [Group<'_>; 1] = [takes.iter().map(|&take| take.into()).collect()];
-        self.store.apply(&groups, Deadline::after(Instant::now(), Duration::from_secs(1))).await.remove(0)
-    }
-
-    /// How many of so many requests are admitted.
-    async fn admitted(&self, count: usize, take: Take<'_>) -> usize {
-        let mut admitted = 0;
-        for _ in 0..count {
-            let outcomes = self.apply(&[take]).await;
-            admitted += usize::from(outcomes[0].verdict().is_some_and(|verdict| verdict.allowed));
-        }
-        admitted
-    }
-}
-
-fn take(rule: &'static str, user: &str, algorithm: Algorithm, limit: u64) -> Take<'static> {
-    let quota = Quota::new(algorithm, limit, HOUR).unwrap();
-    let tag = SECRET.encode().part(0, user.as_bytes()).tag();
-    Take::new(Key::new(rule, algorithm, tag), quota, 1)
-}
+use crate::support::{ALGORITHMS, Bench, HOUR, START, take};
 
 #[tokio::test]
 async fn counting_goes_on_where_the_store_left_off() {
@@ -127,7 +48,7 @@ async fn what_was_admitted_here_is_taken_there_once_the_store_is_back() {
                 "{algorithm:?} {outcome:?}"
             );
         }
-        assert_eq!((bench.admitted(5, alice).await, bench.store.settled()), (0, 4), "{algorithm:?}");
+        assert_eq!((bench.admitted(5, alice).await, bench.store.settled().settled), (0, 4), "{algorithm:?}");
 
         // Whoever used up a limit without the store finds it used up; however often that happens.
         let bob = take("r", "bob", algorithm, 10);
@@ -160,7 +81,11 @@ async fn debts_are_paid_whether_or_not_anybody_asks() {
     }
     let deadline = || Deadline::after(Instant::now(), Duration::from_secs(1));
     bench.store.settle_some(10, deadline()).await;
-    assert_eq!((bench.store.unsettled(), bench.store.settled()), (25, 0), "nobody is there to be paid");
+    assert_eq!(
+        (bench.store.unsettled(), bench.store.settled().settled),
+        (25, 0),
+        "nobody is there to be paid"
+    );
     bench.lose(&[]);
     // Whoever gives up waiting has not paid, and what was not paid stays owed.
     drop(bench.store.settle_some(10, deadline()));
@@ -169,7 +94,7 @@ async fn debts_are_paid_whether_or_not_anybody_asks() {
         bench.store.settle_some(10, deadline()).await;
         assert_eq!(bench.store.unsettled(), left);
     }
-    assert_eq!(bench.store.settled(), 100);
+    assert_eq!(bench.store.settled().settled, 100);
     for user in &users {
         let look = Take { cost: 0, ..take(user) };
         let known = bench.store.inner().memory.apply_at(&[look.into()], START);
