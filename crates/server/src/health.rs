@@ -136,8 +136,10 @@ impl Health {
         let since = if before.mode == mode { before.since } else { now.time };
         let spell = known.modes.has_spell();
         let store_unwell_since = spell.then(|| before.store_unwell_since.unwrap_or(now.time));
+        let condition = Arc::new(Condition { mode, reasons, since, store_unwell_since });
+        self.condition.store(Arc::clone(&condition));
         if before.mode != mode {
-            let kept = reasons.iter().take(MAX_CHANGE_REASONS).cloned().collect();
+            let kept = condition.reasons.iter().take(MAX_CHANGE_REASONS).cloned().collect();
             let change = Change { at: now.time, from: before.mode, to: mode, reasons: kept };
             tell(&change);
             known.changes.push_back(change);
@@ -145,7 +147,6 @@ impl Health {
                 known.changes.pop_front();
             }
         }
-        self.condition.store(Arc::new(Condition { mode, reasons, since, store_unwell_since }));
     }
 }
 
