@@ -408,3 +408,25 @@ impl Late {
         self.shard.submit(Waiting::new(ops, self.slot, deadline, reply));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callers_wait_for_is_neither_slow_nor_silence() {
+        let clock = |patience, breaker| Clockwork { patience, explicit: None, breaker };
+        let ms = Duration::from_millis;
+        for (patience, slow, silence, ping) in
+            [(5, 100, 50, 100), (50, 1_000, 500, 200), (900, 18_000, 9_000, 1_000)]
+        {
+            let clock = clock(ms(patience), Some(BreakerSettings::FAST));
+            let settings = clock.breaker().unwrap();
+            assert_eq!((settings.slow, settings.silence), (ms(slow), Some(ms(silence))));
+            assert_eq!(settings.spike.unwrap().slow, ms(patience), "nobody has waited for what took longer");
+            assert_eq!(clock.ping_limit(), ms(ping));
+        }
+        assert_eq!(clock(ms(5), Some(BreakerSettings::CLASSIC)).breaker().unwrap().spike, None);
+        assert!(clock(ms(5), None).breaker().is_none());
+    }
+}
