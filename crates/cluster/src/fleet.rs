@@ -1,0 +1,127 @@
+//! The other nodes, as whoever stands in for the store needs them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tidegate_core::{Secret, Tag};
+use tidegate_store::peers::{Answers, Call, Called, NodeId, Owner, Peers, Standing};
+use tidegate_store::{Deadline, Failure};
+
+use crate::calls::{CallFigures, CallServer, Caller};
+use crate::cluster::Cluster;
+use crate::view::View;
+
+/// What the fleet derives the keys' secret for, until the store has one.
+const KEYS: &str = "keys";
+
+/// The other nodes: who they are, and how to ask them.
+pub struct Fleet {
+    cluster: Arc<Cluster>,
+    caller: Caller,
+    /// The view that was last looked at.
+    known: ArcSwap<View>,
+    /// How many views there have been that differ in who is there.
+    version: AtomicU64,
+    changing: Mutex<()>,
+    announced: Mutex<Option<Standing>>,
+}
+
+impl Fleet {
+    /// Those that `cluster` finds.
+    pub fn new(cluster: Arc<Cluster>) -> Self {
+        let caller = Caller::new(Arc::clone(cluster.sealer()), Arc::clone(cluster.opener()));
+        let known = ArcSwap::new(cluster.view());
+        Self {
+            cluster,
+            caller,
+            known,
+            version: AtomicU64::new(1),
+            changing: Mutex::new(()),
+            announced: Mutex::new(None),
+        }
+    }
+
+    /// Who is there.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// What keys are hashed with until the store says: the same on all nodes of the fleet.
+    pub fn secret(&self) -> Secret {
+        Secret::new(self.cluster.keyring().derive(KEYS))
+    }
+
+    /// Answers what other nodes ask until `stop` resolves; nothing if somebody does already. The figures are of what is
+    /// answered.
+    pub fn serve(
+        &self,
+        answers: Arc<dyn Answers>,
+        stop: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> Option<(Arc<CallFigures>, Pin<Box<dyn Future<Output = ()> + Send>>)> {
+        let listener = self.cluster.take_listener()?;
+        let (sealer, opener) = (Arc::clone(self.cluster.sealer()), Arc::clone(self.cluster.opener()));
+        let server = CallServer::new(self.cluster.me().node, sealer, opener, answers);
+        Some((server.figures(), Box::pin(server.serve(listener, stop))))
+    }
+
+    /// The present view, with what depends on it brought up to date.
+    fn view(&self) -> Arc<View> {
+        let view = self.cluster.view();
+        if !Arc::ptr_eq(&view, &self.known.load()) {
+            let _one_at_a_time = self.changing.lock();
+            let before = self.known.swap(Arc::clone(&view));
+            if !view.is_same_fleet(&before) {
+                self.version.fetch_add(1, Ordering::Release);
+                let there: Vec<NodeId> = view.others().map(|(other, _)| other.node).collect();
+                self.caller.retain(&there);
+            }
+        }
+        view
+    }
+}
+
+impl Peers for Fleet {
+    fn me(&self) -> NodeId {
+        self.cluster.view().me().node
+    }
+
+    fn owner(&self, tag: Tag) -> Owner {
+        self.view().owner(tag)
+    }
+
+    fn version(&self) -> u64 {
+        self.view();
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn count(&self) -> u32 {
+        self.view().count()
+    }
+
+    fn others(&self) -> Vec<(NodeId, Standing)> {
+        self.view().others().map(|(other, standing)| (other.node, standing)).collect()
+    }
+
+    fn call(&self, node: NodeId, call: Call, deadline: Deadline) -> Called<'static> {
+        match self.view().address(node) {
+            Some(address) => self.caller.call(node, address, call, deadline),
+            None => Box::pin(std::future::ready(Err(Failure::Connection))),
+        }
+    }
+
+    fn announce(&self, standing: Standing) {
+        // It is repeated by itself.
+        if self.announced.lock().replace(standing) != Some(standing) {
+            self.cluster.announce(standing);
+        }
+    }
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
