@@ -3,6 +3,7 @@
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use crate::check::CheckArgs;
+use crate::cluster::ClusterCommand;
 use crate::completions::CompletionsArgs;
 use crate::explain::ExplainArgs;
 use crate::login::hide_logins;
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     /// Look at the servers that hold shared counters
     #[command(subcommand, after_help = STORE_EXAMPLES)]
     Store(StoreCommand),
+    /// Look at the nodes that know each other
+    #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
+    Cluster(ClusterCommand),
     /// Make tokens for those who may ask the admin listener
     #[command(subcommand, after_help = TOKEN_EXAMPLES)]
     Token(TokenCommand),
@@ -55,6 +59,14 @@ Examples:
   tidegate serve --rules rules.yaml                    with your own; changes take effect at once
   tidegate check --user alice --method GET /orders/7   ask the running server
   tidegate simulate --rules rules.yaml access.log      see whom rules would refuse";
+
+const CLUSTER_EXAMPLES: &str = "\
+Nodes that share a store and are told of each other with `serve --cluster` let one of them count each key when the store is away, \
+so that many nodes never hand out more than one limit.
+
+Examples:
+  tidegate serve --store redis://10.0.0.1:6379 --cluster 10.0.0.7:8083 --peers 10.0.0.8:8083 --cluster-secret secret
+  tidegate cluster members                             who is there, as the node on this machine sees it";
 
 const SERVE_EXAMPLES: &str = "\
 Without any option it keeps counters in memory, applies a few example rules, and listens on this machine only. \

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Request, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tidegate_core::Span;
 use tokio::net::TcpStream;
@@ -75,6 +75,11 @@ impl Connect {
         Duration::from_millis(self.timeout.as_millis())
     }
 
+    /// Asks for something; `flag` is how the user says where the server is.
+    pub(crate) fn get(&self, to: &Address, path: &str, flag: &str) -> Result<Answer, Failure> {
+        self.send(to, flag, self.request(Method::GET, to, path, Vec::new()))
+    }
+
     /// Posts a JSON body; `flag` is how the user says where the server is.
     pub(crate) fn post(
         &self,
@@ -83,44 +88,59 @@ impl Connect {
         body: Vec<u8>,
         flag: &str,
     ) -> Result<Answer, Failure> {
+        self.send(to, flag, self.request(Method::POST, to, path, body))
+    }
+
+    fn send(
+        &self,
+        to: &Address,
+        flag: &str,
+        request: Result<Request<Full<Bytes>>, String>,
+    ) -> Result<Answer, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-        let limit = self.patience();
-        let answer = runtime.block_on(async { tokio::time::timeout(limit, self.ask(to, path, body)).await });
-        let reason = match answer {
-            Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => error,
-            Err(_) => format!("no answer within {}", self.timeout),
+        let asked = async { tokio::time::timeout(self.patience(), ask(to, request?)).await.ok().transpose() };
+        let reason = match runtime.block_on(asked) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => format!("no answer within {}", self.timeout),
+            Err(error) => error,
         };
         Err(Failure::Failed(format!(
             "cannot ask {to}: {reason}\nStart a server with `tidegate serve`, or say where it is with {flag} URL."
         )))
     }
 
-    async fn ask(&self, to: &Address, path: &str, body: Vec<u8>) -> Result<Answer, String> {
-        let target =
-            if has_port(&to.authority) { to.authority.clone() } else { format!("{}:80", to.authority) };
-        let stream = TcpStream::connect(target).await.map_err(|error| error.to_string())?;
-        let connected = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
-        let driver = tokio::spawn(connection);
-        let request = self.request(to, path, body)?;
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
-        let body = body.map_err(|error| error.to_string())?.to_bytes();
-        driver.abort();
-        Ok(Answer { status, body })
-    }
-
-    fn request(&self, to: &Address, path: &str, body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
-        let mut request =
-            Request::post(path).header(HOST, &to.authority).header(CONTENT_TYPE, "application/json");
+    fn request(
+        &self,
+        method: Method,
+        to: &Address,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &to.authority)
+            .header(CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         request.body(Full::new(body.into())).map_err(|error| format!("the request cannot be sent: {error}"))
     }
+}
+
+async fn ask(to: &Address, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+    let target = if has_port(&to.authority) { to.authority.clone() } else { format!("{}:80", to.authority) };
+    let stream = TcpStream::connect(target).await.map_err(|error| error.to_string())?;
+    let connected = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
+    let driver = tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    driver.abort();
+    Ok(Answer { status, body })
 }
 
 /// Whether a port follows the host, which may be an IPv6 address in brackets.

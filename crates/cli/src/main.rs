@@ -4,6 +4,7 @@ mod args;
 mod banner;
 mod check;
 mod client;
+mod cluster;
 mod completions;
 mod config_file;
 mod decision;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Store(command) => servers::run(&command),
         Command::Token(command) => token::run(&command),
+        Command::Cluster(command) => cluster::run(&command),
         Command::Completions(args) => completions::run(&args),
     };
     outcome.unwrap_or_else(failure::Failure::report)

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use hyper::header::HeaderName;
 use ipnet::IpNet;
+use tidegate::cluster::PeerName;
 use tidegate::store::BreakerSettings;
 use tidegate_core::Span;
 use tidegate_wire::HeaderStyle;
@@ -102,10 +103,48 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_STORE_TIMEOUT", help_heading = "Limits")]
     pub(crate) store_timeout: Option<Span>,
 
-    /// How many nodes share the store: when it is away, each counts by itself and has an equal share of every limit
-    /// [default: 1]
+    /// How many nodes share the store, if they do not know each other (--cluster): when it is away, each counts by itself and has
+    /// an equal share of every limit [default: 1]
     #[arg(long, value_name = "N", env = "TIDEGATE_NODES", help_heading = "Limits")]
     pub(crate) nodes: Option<NonZeroU32>,
+
+    /// Where this node talks to the others that share the store, over TCP and UDP: when the store is away, one of them counts each
+    /// key. Needs --cluster-secret [default: it knows of no others]
+    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_CLUSTER", help_heading = "Cluster")]
+    pub(crate) cluster: Option<SocketAddr>,
+
+    /// Where to look for other nodes at first: HOST:PORT of their --cluster, or dns:NAME:PORT for all that a name stands for, such
+    /// as a headless service of Kubernetes. One that is there is enough; its own address may be among them
+    #[arg(long, value_name = "LIST", env = "TIDEGATE_PEERS", help_heading = "Cluster")]
+    pub(crate) peers: Option<List<PeerName>>,
+
+    /// A file with the secrets that all nodes share, one a line: the first seals, all open. Looked at every second
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_CLUSTER_SECRET", help_heading = "Cluster")]
+    pub(crate) cluster_secret: Option<PathBuf>,
+
+    /// Where others reach --cluster, if that listens on all addresses [default: where it listens]
+    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_ADVERTISE", help_heading = "Cluster")]
+    pub(crate) advertise: Option<SocketAddr>,
+
+    /// What this node is called among others; it should stay the same when it is started again [default: the advertised address]
+    #[arg(long, value_name = "NAME", env = "TIDEGATE_NODE_NAME", help_heading = "Cluster")]
+    pub(crate) node_name: Option<String>,
+
+    /// Whether to refuse what another node counts while the store is away, to be tried again after a second, instead of asking that
+    /// node: true or false [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "TIDEGATE_DENY_WHEN_NOT_OWNER",
+        help_heading = "Cluster",
+        hide_possible_values = true
+    )]
+    pub(crate) deny_when_not_owner: Option<bool>,
+
+    /// How many requests a minute each key is allowed on this node in an emergency: neither the store nor any other node can be
+    /// heard. Rules with `on_store_failure: local_or_deny` refuse then [default: 10]
+    #[arg(long, value_name = "N", env = "TIDEGATE_EMERGENCY_CAP", help_heading = "Cluster")]
+    pub(crate) emergency_cap: Option<u32>,
 
     /// How long the store has to be unwell before the node calls itself degraded; /health shows at once what is wrong
     /// [default: 5s]

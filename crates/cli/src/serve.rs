@@ -8,7 +8,7 @@ use clap::ArgMatches;
 use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
 use tidegate_rules::EXAMPLE;
-use tidegate_server::{Addresses, Config, RulesFeed, Server, SharedStore, StartError, UserTiers};
+use tidegate_server::{Addresses, Config, Membership, RulesFeed, Server, SharedStore, StartError, UserTiers};
 use tidegate_sources::PostgresTiers;
 
 use crate::banner;
@@ -43,8 +43,13 @@ async fn serve(settings: &Settings) -> Outcome {
         Some(source) => source.feed(settings.rules_primary.as_ref()),
     };
     let tiers = settings.tiers.clone().map(PostgresTiers::new);
+    let cluster = match &settings.together {
+        Some(together) => Some(together.join().await?),
+        None => None,
+    };
     let config = Config {
-        store: shared_store(settings)?,
+        store: shared_store(settings, cluster.as_ref())?,
+        cluster,
         tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
         ..settings.config.clone()
     };
@@ -60,17 +65,20 @@ async fn serve(settings: &Settings) -> Outcome {
 }
 
 /// The store that nodes share, if there is one. It is connected to as soon as it can be.
-fn shared_store(settings: &Settings) -> Result<Option<SharedStore>, Failure> {
+fn shared_store(settings: &Settings, cluster: Option<&Membership>) -> Result<Option<SharedStore>, Failure> {
     let Store::Redis(url) = &settings.store else { return Ok(None) };
-    let store = RedisStore::builder((**url).clone())
+    let mut store = RedisStore::builder((**url).clone())
         .timeout(settings.config.store_timeout)
-        .breaker(settings.breaker.settings())
-        .start();
-    let store = store.map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
+        .breaker(settings.breaker.settings());
+    if let Some(cluster) = cluster {
+        store = store.offer_secret(cluster.fleet().secret().bytes());
+    }
+    let store =
+        store.start().map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
     if settings.nodes_unsaid {
         tracing::warn!(
-            "--nodes is not given: when the store is away, this node hands out whole limits; if others share the store, say \
-             how many there are"
+            "this node knows of no others: when the store is away, it hands out whole limits; if others share the store, say \
+             where they are (--cluster) or how many (--nodes)"
         );
     }
     Ok(Some(SharedStore::new("redis", Arc::new(store))))

@@ -11,6 +11,7 @@ use tidegate_core::Span;
 use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, Thresholds, TlsFiles};
 use tidegate_sources::PostgresUrl;
 
+use crate::cluster::Together;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::options::{
@@ -27,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
     pub(crate) breaker: BreakerPreset,
+    /// How this node joins others, if it does.
+    pub(crate) together: Option<Together>,
     /// Whether nobody said how many nodes there are.
     pub(crate) nodes_unsaid: bool,
     /// Where users' tiers are looked up, if anywhere.
@@ -100,6 +103,9 @@ impl Settings {
             store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,
             tiers: default.tiers,
             nodes: options.nodes.unwrap_or(default.nodes),
+            cluster: default.cluster,
+            deny_when_not_owner: options.deny_when_not_owner.unwrap_or(default.deny_when_not_owner),
+            emergency_cap: options.emergency_cap.unwrap_or(default.emergency_cap),
             peers_heard: default.peers_heard,
             thresholds: Thresholds {
                 degraded_after: options.degraded_after.map_or(default.thresholds.degraded_after, duration),
@@ -109,13 +115,29 @@ impl Settings {
             max_keys: options.max_keys.unwrap_or(default.max_keys),
             clock: default.clock,
         };
+        let store = options.store.unwrap_or(Store::Memory);
+        let together = Together::new(
+            options.cluster,
+            options.cluster_secret,
+            options.peers.map(|list| list.0),
+            options.advertise,
+            options.node_name,
+        )?;
+        if together.is_some() && store == Store::Memory {
+            return Err(Failure::Usage(
+                "--cluster is for nodes that share a store, and --store is not given\nUse --store redis://HOST:PORT, or leave \
+                 --cluster out."
+                    .to_owned(),
+            ));
+        }
         Ok(Self {
             config,
             rules: options.rules,
             rules_primary: options.rules_primary,
-            store: options.store.unwrap_or(Store::Memory),
+            store,
+            nodes_unsaid: options.nodes.is_none() && together.is_none(),
+            together,
             breaker: options.breaker.unwrap_or_default(),
-            nodes_unsaid: options.nodes.is_none(),
             tiers: options.tiers.as_deref().map(tiers).transpose()?,
             tier_options,
             log: options.log.unwrap_or_default(),

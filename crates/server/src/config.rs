@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use http::HeaderName;
 use ipnet::IpNet;
 use tidegate::store::Store;
-use tidegate::{Clock, DEFAULT_STORE_TIMEOUT};
+use tidegate::{Clock, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
+use crate::membership::Membership;
 use crate::modes::Thresholds;
 use crate::tiers::UserTiers;
 
@@ -64,6 +65,12 @@ pub struct Config {
     pub store_timeout: Duration,
     /// How many nodes use such a store: when it is away, each has an equal share of what rules allow locally.
     pub nodes: NonZeroU32,
+    /// This node among others that use the same store: when it is away, one of them counts each key.
+    pub cluster: Option<Membership>,
+    /// Whether to refuse what another node counts then, instead of asking that node.
+    pub deny_when_not_owner: bool,
+    /// How many requests a minute a key is allowed on this node in an emergency.
+    pub emergency_cap: u32,
     /// Says when another node was last heard, if this one has peers: without them and without its store it is on its own.
     pub peers_heard: Option<PeersHeard>,
     /// How long things have to be so before the mode changes for them.
@@ -104,6 +111,9 @@ impl Default for Config {
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             nodes: NonZeroU32::MIN,
+            cluster: None,
+            deny_when_not_owner: false,
+            emergency_cap: DEFAULT_EMERGENCY_CAP,
             peers_heard: None,
             thresholds: Thresholds::default(),
             tiers: None,
@@ -139,6 +149,7 @@ impl fmt::Debug for Config {
             .field("store", &self.store)
             .field("store_timeout", &self.store_timeout)
             .field("nodes", &self.nodes)
+            .field("cluster", &self.cluster)
             .field("peers_heard", &self.peers_heard.is_some())
             .field("thresholds", &self.thresholds)
             .field("tiers", &self.tiers)

@@ -41,6 +41,8 @@ pub(crate) enum Concern {
     Store,
     Tokens,
     Tiers,
+    /// Other nodes. Without them it is well as long as the store is.
+    Cluster,
 }
 
 /// A change of the mode.
@@ -63,7 +65,7 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 struct Known {
     /// What each concern has to say.
-    reasons: [Vec<String>; 4],
+    reasons: [Vec<String>; 5],
     peers: Peers,
     modes: Modes,
     /// The last ones, oldest first.
@@ -127,7 +129,8 @@ impl Health {
         let store = Concern::Store as usize;
         let seen = Seen {
             store_unwell: unwell(store),
-            others_unwell: (0..known.reasons.len()).any(|index| index != store && unwell(index)),
+            others_unwell: (0..known.reasons.len())
+                .any(|index| index != store && index != Concern::Cluster as usize && unwell(index)),
             peers: known.peers,
         };
         let mode = known.modes.look(seen, now.instant);

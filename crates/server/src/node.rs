@@ -22,6 +22,7 @@ use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
+use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
 use crate::modes::Peers;
 use crate::reply::Wrong;
@@ -44,6 +45,8 @@ pub(crate) struct Node {
     in_force: ArcSwap<InForce>,
     clock: Arc<dyn Clock>,
     peers_heard: Option<PeersHeard>,
+    /// The other nodes, if it knows any.
+    pub(crate) cluster: Option<Membership>,
     draining: AtomicBool,
     /// Documents that are not in force.
     aside: ArcSwap<Vec<Aside>>,
@@ -91,7 +94,13 @@ impl Node {
             limiter = limiter
                 .store(Arc::clone(shared.store()))
                 .store_timeout(config.store_timeout)
-                .nodes(config.nodes.get());
+                .nodes(config.nodes.get())
+                .deny_when_not_owner(config.deny_when_not_owner)
+                .emergency_cap(config.emergency_cap);
+            if let Some(cluster) = &config.cluster {
+                let fleet = cluster.fleet();
+                limiter = limiter.peers(Arc::clone(fleet) as _, fleet.secret());
+            }
         }
         if let Some(tiers) = &config.tiers {
             limiter = limiter.tiers(Arc::clone(tiers.lookup()), tiers.options());
@@ -118,7 +127,8 @@ impl Node {
             }),
             metrics,
             clock,
-            peers_heard: config.peers_heard.clone(),
+            peers_heard: config.peers_heard.clone().or_else(|| config.cluster.as_ref().map(heard)),
+            cluster: config.cluster.clone(),
             draining: AtomicBool::new(false),
             aside: ArcSwap::default(),
             book,
@@ -278,6 +288,9 @@ impl Node {
     /// wait, nor change what the mode depends on.
     fn told(&self, mode: Mode) {
         self.metrics.mode_changes.count(mode);
+        if let Some(fallback) = self.limiter.fallback() {
+            fallback.set_emergency(mode == Mode::Emergency);
+        }
     }
 
     /// Puts other rules in force.
@@ -354,6 +367,12 @@ impl Node {
     pub(crate) fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
+}
+
+/// When another node of the fleet was last heard.
+fn heard(cluster: &Membership) -> PeersHeard {
+    let fleet = Arc::clone(cluster.fleet());
+    Arc::new(move || fleet.cluster().last_heard())
 }
 
 fn refused(error: RequestError) -> ErrorBody {

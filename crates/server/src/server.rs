@@ -28,6 +28,9 @@ use crate::tls::Tls;
 /// How long the admin listener goes on after the others, for those who watch the end.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 
+/// How long to wait at the end for the store to be told what was admitted without it.
+const SETTLE: Duration = Duration::from_secs(3);
+
 /// A bound server: its addresses are taken, its rules loaded.
 pub struct Server {
     config: Config,
@@ -130,11 +133,19 @@ impl Server {
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
+        if let Some(cluster) = &config.cluster {
+            background.spawn(cluster.clone().answer(Arc::clone(&node)));
+            background.spawn(cluster.clone().follow_secrets());
+        }
         tls.map(|tls| background.spawn(tls.follow()));
         background.spawn(gate.follow(Arc::clone(&node)));
         tracing::info!(http = %addresses.http, grpc = %addresses.grpc, admin = %addresses.admin, "serving");
         shutdown.await;
         let left = drain(&config, &node, reporter, data).await;
+        settle(&node).await;
+        if let Some(cluster) = &config.cluster {
+            cluster.fleet().cluster().leave().await;
+        }
         door.close(ADMIN_DRAIN).await;
         tracing::info!(left, "drained");
         if left == 0 { Ok(()) } else { Err(RunError::Unfinished(left)) }
@@ -173,6 +184,22 @@ async fn bind(
         address,
         source,
     })
+}
+
+/// Waits a moment until the store knows what was admitted without it, if it is there to be told.
+async fn settle(node: &Node) {
+    let (Some(store), Some(fallback)) = (node.limiter.shared(), node.limiter.fallback()) else { return };
+    let settled = async {
+        while store.unwell() == 0 && fallback.unsettled() > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(SETTLE, settled).await.is_err() {
+        tracing::warn!(
+            keys = fallback.unsettled(),
+            "the store does not know all that was admitted without it"
+        );
+    }
 }
 
 /// Unready first, so that no more comes; then the end of accepting; then the end of what was accepted.

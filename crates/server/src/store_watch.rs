@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate::store::{Shard, Store};
 use tokio::time::sleep;
 
+use crate::health::Concern;
 use crate::node::{MAX_REASONS, Node};
 
 /// How often to look: what the store says of itself is at hand.
@@ -27,6 +28,13 @@ pub(crate) async fn watch(node: Arc<Node>) {
             }
             (true, false) => tracing::info!("store usable again"),
             _ => {}
+        }
+        if let Some(cluster) = &node.cluster {
+            let problem = cluster.fleet().cluster().problem();
+            node.note(
+                Concern::Cluster,
+                problem.map(|problem| format!("cluster: {problem}")).into_iter().collect(),
+            );
         }
         node.limiter.tend().await;
     }

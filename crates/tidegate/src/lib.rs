@@ -134,6 +134,8 @@ pub use descriptors::CheckedDescriptors;
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::Limiter;
+#[cfg(feature = "cluster")]
+pub use tidegate_cluster as cluster;
 pub use tidegate_core as core;
 pub use tidegate_core::{
     Algorithm, Condition, Decision, Facet, Fields, Identifier, Quota, Request, Retry, Rule, RuleSet,

@@ -21,7 +21,10 @@ async fn every_kind_of_call_is_answered() {
     let settle = Asked { action: Action::Settle { id }, ..take(1, 1) };
     assert_eq!(verdict(ask(Call::Store(vec![settle])).await), (true, 999_984));
     let known = vec![take(1, 0), Asked { seen: Some(seen(3)), ..take(2, 0) }];
-    assert_eq!(ask(Call::Recall { node: NodeId(9), asked: known }).await, Ok(Reply::Known(vec![None, Some(seen(3))])));
+    assert_eq!(
+        ask(Call::Recall { node: NodeId(9), asked: known }).await,
+        Ok(Reply::Known(vec![None, Some(seen(3))]))
+    );
     assert_eq!(ask(Call::Owes).await, Ok(Reply::Owes(7)));
     assert_eq!(ask(Call::Secret).await, Ok(Reply::Secret(Some([9; 16]))));
 }
@@ -72,7 +75,8 @@ async fn long_calls_are_spread_over_several_requests() {
     let (node, caller) = (Node::start().await, caller(OURS));
     let quota = Quota::token_bucket(1 << 20, Span::from_secs(3_600), 1 << 21).unwrap().at_version(u64::MAX);
     let long = Asked { quota, seen: Some(seen(u64::MAX)), ..rule(&"x".repeat(128)) };
-    let asked = (0..10).map(|_| node.ask(&caller, Call::Recall { node: NodeId(9), asked: vec![long.clone(); 4_096] }));
+    let asked = (0..10)
+        .map(|_| node.ask(&caller, Call::Recall { node: NodeId(9), asked: vec![long.clone(); 4_096] }));
     for answer in join_all(asked).await {
         assert_eq!(answer, Ok(Reply::Known(vec![Some(seen(u64::MAX)); 4_096])));
     }

@@ -2,6 +2,7 @@
 //!
 //! Labels are bounded by the rules and the store: a rule, a known tier, an outcome, a shard; never a user or an address.
 
+mod cluster;
 mod decisions;
 mod descriptors;
 mod modes;
@@ -99,6 +100,9 @@ impl Collector for Scrape {
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;
+        if let Some(cluster) = &node.cluster {
+            cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
+        }
         let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, RefusalBody};
 
 use super::Schemas;
-use crate::admin::{HealthBody, RulesBody, StatusBody, Valid};
+use crate::admin::{ClusterBody, HealthBody, RulesBody, StatusBody, Valid};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
 use crate::metrics;
 
@@ -263,6 +263,9 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
             "OpenMetrics text",
             metrics::CONTENT_TYPE,
         ),
+        get("/v1/cluster", "The nodes that know each other, as this one sees them")
+            .answers(200, "Who they are and how they are doing", &schemas.response::<ClusterBody>())
+            .answers(404, "This node knows of no others", &schemas.response::<ErrorBody>()),
         get("/v1/status", "All about the node at a glance").answers(
             200,
             "The node",

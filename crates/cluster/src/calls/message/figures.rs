@@ -52,11 +52,7 @@ pub(super) fn read_quota(quota: Option<wire::Quota>) -> Result<Quota, Unreadable
 }
 
 pub(super) fn write_seen(seen: Seen) -> wire::Seen {
-    wire::Seen {
-        used: seen.used,
-        age_ms: seen.age.as_millis(),
-        reset_after_ms: seen.reset_after.as_millis(),
-    }
+    wire::Seen { used: seen.used, age_ms: seen.age.as_millis(), reset_after_ms: seen.reset_after.as_millis() }
 }
 
 pub(super) fn read_seen(seen: wire::Seen) -> Seen {

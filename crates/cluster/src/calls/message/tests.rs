@@ -40,11 +40,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn seen() -> impl Strategy<Value = Seen> {
-    (any::<u64>(), span(), span()).prop_map(|(used, age, reset_after)| Seen {
-        used,
-        age,
-        reset_after,
-    })
+    (any::<u64>(), span(), span()).prop_map(|(used, age, reset_after)| Seen { used, age, reset_after })
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
@@ -75,7 +71,8 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         vec(asked(), 0..5).prop_map(Call::Decide),
         vec(asked(), 0..5).prop_map(Call::Store),
-        (any::<u64>(), vec(asked(), 0..5)).prop_map(|(node, asked)| Call::Recall { node: NodeId(node), asked }),
+        (any::<u64>(), vec(asked(), 0..5))
+            .prop_map(|(node, asked)| Call::Recall { node: NodeId(node), asked }),
         Just(Call::Owes),
         Just(Call::Secret),
     ]
