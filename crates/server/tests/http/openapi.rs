@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tidegate_server::RulesFeed;
+use tidegate::cluster::{Cluster, Fleet, Keyring, Settings, Timing};
+use tidegate_server::{Config, Membership, RulesFeed};
 use tidegate_sources::{FileArchive, FileSource, RuleBook};
 
 use crate::client::{Ask, Running, config, send, start_with};
@@ -21,7 +22,7 @@ async fn everything_described_is_answered() {
     std::fs::write(folder.path().join("more.yaml"), RULES.replace("each", "other")).unwrap();
     let book = RuleBook::new(Arc::new(FileArchive::new(folder.path())));
     let feed = RulesFeed::watch(FileSource::new(folder.path())).with_book(book);
-    let server = start_with(config(), feed).await;
+    let server = start_with(Config { cluster: Some(among_others().await), ..config() }, feed).await;
     let described = server.admin("/openapi.json").await.json();
     let other = send(server.addresses.http, Ask::get("/openapi.json")).await.json();
     assert_eq!(described, other, "both listeners describe all");
@@ -48,6 +49,20 @@ async fn everything_described_is_answered() {
         }
     }
     assert!(operations >= 15, "{operations}");
+}
+
+/// A node that would know others if there were any.
+async fn among_others() -> Membership {
+    let settings = Settings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        advertise: None,
+        name: Some("alone".to_owned()),
+        peers: Vec::new(),
+        keyring: Keyring::parse("0123456789abcdef0123456789abcdef").unwrap(),
+        timing: Timing::default(),
+    };
+    let fleet = Fleet::new(Cluster::start(settings).await.unwrap());
+    Membership::new(Arc::new(fleet), None)
 }
 
 /// Has the rule or the document that a path is about be there, with a history; returns a version of it.

@@ -87,8 +87,8 @@ impl Pace {
         let rate = (state.usual * PERCENT as f64 / 100.0).max(LEAST as f64) * ramp;
         let granted = rate * seconds + state.rest;
         state.rest = granted.fract();
-        // What was not used is not saved up.
-        self.left.store(granted as u64, Ordering::Relaxed);
+        // What was not used is not saved up; but however slow time passes, it goes on.
+        self.left.store((granted as u64).max(1), Ordering::Relaxed);
     }
 }
 
