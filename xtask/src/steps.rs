@@ -6,13 +6,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 7] = [
+const BENCHES: [(&str, &str); 9] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
     ("rate_limit", "tidegate-server"),
     ("rules", "tidegate-server"),
+    ("failure", "tidegate-server"),
     ("redis", "tidegate-redis"),
+    ("calls", "tidegate-cluster"),
     ("simulate", "tidegate-cli"),
 ];
 

@@ -19,6 +19,7 @@ mod owners;
 mod pace;
 mod recovery;
 mod suspects;
+mod trouble;
 
 pub use ledger::Settled;
 
@@ -38,7 +39,6 @@ use known::Known;
 use ledger::{Bill, Ledger};
 use local::{Local, Terms, admitted};
 use pace::Pace;
-use recovery::{Trip, paid};
 use suspects::Suspects;
 
 /// How to do without the store.
@@ -178,6 +178,10 @@ impl<S: Store> Fallback<S> {
         outcomes
     }
 
+    fn count_decided(&self) {
+        self.decided.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether anything is out of the ordinary.
     fn is_troubled(&self) -> bool {
         self.troubled.load(Ordering::Relaxed) || self.ledger.len() > 0 || self.suspects.any()
@@ -224,6 +228,11 @@ impl<S: Store> Fallback<S> {
     /// Decides groups, wherever that can be done.
     async fn decide<'r>(&self, groups: &[Group<'r>], deadline: Deadline, by: By) -> Vec<Outcomes> {
         if self.is_troubled() {
+            if let [group] = groups
+                && let Some(outcomes) = self.decide_at_once(group, by)
+            {
+                return vec![outcomes];
+            }
             // Apart, so that the usual case need not carry what it does not use.
             return Box::pin(self.decide_in_trouble(groups, deadline, by)).await;
         }
@@ -241,110 +250,6 @@ impl<S: Store> Fallback<S> {
             Box::pin(self.stand_in(groups, &mut answers, deadline, by)).await;
         }
         answers
-    }
-
-    /// The same while the store fails, or has until recently: it is asked only about what is not counted elsewhere.
-    async fn decide_in_trouble<'r>(&self, groups: &[Group<'r>], deadline: Deadline, by: By) -> Vec<Outcomes> {
-        let now = self.clock.now();
-        let mut bills: Vec<Bill> = Vec::new();
-        let mut owed: Vec<usize> = Vec::with_capacity(groups.len());
-        let mut skipped: Vec<SmallVec<[Option<Failure>; 4]>> = Vec::with_capacity(groups.len());
-        for group in groups {
-            let before = bills.len();
-            skipped.push(group.iter().map(|op| self.skips_store(op, by, now, &mut bills)).collect());
-            owed.push(bills.len() - before);
-        }
-        let mut answers: Vec<Outcomes> = Vec::with_capacity(groups.len());
-        if skipped.iter().flatten().any(Option::is_none) || !bills.is_empty() {
-            let mut left = bills.as_slice();
-            let asked: Vec<Group<'_>> = (groups.iter().zip(&skipped).zip(&owed))
-                .map(|((group, skipped), &owed)| {
-                    let (ours, others) = left.split_at(owed);
-                    left = others;
-                    let direct = group.iter().zip(skipped).filter(|(_, skipped)| skipped.is_none());
-                    recovery::payments(ours).chain(direct.map(|(op, _)| *op)).collect()
-                })
-                .collect();
-            let trip = Trip::new(&self.ledger, &bills);
-            let said = trip.follow(self.inner.apply(&asked, deadline)).await;
-            self.pace.asked(asked.iter().filter(|group| !group.is_empty()).count());
-            let mut left = bills.as_slice();
-            for ((said, &owed), (group, skipped)) in said.iter().zip(&owed).zip(groups.iter().zip(&skipped)) {
-                let (ours, others) = left.split_at(owed);
-                left = others;
-                let mut said = said.iter().copied();
-                for bill in ours {
-                    let became: SmallVec<[_; 2]> =
-                        said.by_ref().take(bill.len()).map(|outcome| paid(&outcome)).collect();
-                    self.ledger.resolve(bill, became.into_iter());
-                }
-                let outcomes = skipped.iter().map(|skipped| match skipped {
-                    Some(failure) => Outcome::Unavailable(*failure),
-                    None => said.next().unwrap_or(Outcome::Unknown(Failure::Other)),
-                });
-                let outcomes: Outcomes = outcomes.collect();
-                let failed = |((op, outcome), skipped): ((&Operation<'_>, &Outcome), &Option<Failure>)| {
-                    skipped.is_none() && is_ours(op, outcome)
-                };
-                if group.iter().zip(&outcomes).zip(skipped).any(failed) {
-                    self.note_trouble();
-                }
-                answers.push(outcomes);
-            }
-            trip.end();
-        } else {
-            answers.extend(skipped.iter().map(|group| {
-                group
-                    .iter()
-                    .map(|failure| Outcome::Unavailable(failure.unwrap_or(Failure::Other)))
-                    .collect::<Outcomes>()
-            }));
-        }
-        answers.resize_with(groups.len(), Outcomes::new);
-        for (group, outcomes) in groups.iter().zip(&mut answers) {
-            outcomes.resize(group.len(), Outcome::Unknown(Failure::Other));
-            self.learn(group, outcomes, None);
-        }
-        self.stand_in(groups, &mut answers, deadline, by).await;
-        answers
-    }
-
-    /// Whether the store is not to be asked about an operation, and why. What has to be paid before it may be is put among the
-    /// bills.
-    fn skips_store(
-        &self,
-        op: &Operation<'_>,
-        by: By,
-        now: Timestamp,
-        bills: &mut Vec<Bill>,
-    ) -> Option<Failure> {
-        let counted = matches!(op.action, Action::Peek | Action::Take | Action::Hold { .. });
-        if !counted || !op.take.on_store_failure.is_local() {
-            return None;
-        }
-        let (tag, fingerprint) = (op.take.key.tag, op.take.key.fingerprint());
-        if let Err(failure) = self.inner.reach(tag) {
-            self.note_trouble();
-            return Some(failure);
-        }
-        if by == By::Caller && self.suspects.any() {
-            let owner = self.settings.peers.as_ref().and_then(|peers| peers.owner(tag).node);
-            if owner.is_some_and(|node| self.suspects.includes(node, self.inner.part_of(tag))) {
-                return Some(Failure::NotReady);
-            }
-        }
-        if self.ledger.len() == 0 {
-            return None;
-        }
-        match self.ledger.standing(fingerprint) {
-            ledger::Standing::Even => None,
-            ledger::Standing::Leaving => Some(Failure::NotReady),
-            ledger::Standing::Owing if self.pace.may_settle() => {
-                bills.extend(self.bill(fingerprint, now));
-                None
-            }
-            ledger::Standing::Owing => Some(Failure::NotReady),
-        }
     }
 
     /// What has to be paid for a key by now.
@@ -367,7 +272,7 @@ impl<S: Store> Fallback<S> {
             if open.is_empty() {
                 return Group::new();
             }
-            self.decided.fetch_add(1, Ordering::Relaxed);
+            self.count_decided();
             let careful = open.iter().any(|&at| outcomes[at] == Outcome::Unavailable(Failure::Slow));
             let ours: Group<'r> = open.iter().map(|&at| group[at]).collect();
             let said = match &self.settings.peers {

@@ -16,10 +16,16 @@ const MAX_KEYS: usize = 1_000_000;
 /// The most payments of a key of which nobody knows whether they were made. More are taken to have been.
 const MAX_UNSURE: usize = 4;
 
+/// How many locks there are.
+const STRIPES: usize = 64;
+
 /// Debts by key. Keys are fingerprints, which nobody can choose.
+type Debts = HashMap<[u64; 2], Owed, FixedState>;
+
+/// All debts.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    debts: Mutex<HashMap<[u64; 2], Owed, FixedState>>,
+    stripes: Box<[Mutex<Debts>]>,
     /// How many there are, so that nobody has to look for one where there is none.
     count: AtomicUsize,
     /// How many keys there are in each part of the store.
@@ -117,7 +123,7 @@ pub(super) enum Paid {
 impl Ledger {
     pub(super) fn new(epoch: u64) -> Self {
         Self {
-            debts: Mutex::default(),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
             parts: [const { AtomicUsize::new(0) }; 64],
             epoch,
@@ -151,26 +157,27 @@ impl Ledger {
     /// Writes down that a take was admitted, from a part of the store.
     pub(super) fn add(&self, take: &Take<'_>, part: u8) {
         self.admitted.fetch_add(take.cost, Ordering::Relaxed);
-        let mut debts = self.debts.lock();
-        if debts.len() >= MAX_KEYS && !debts.contains_key(&take.key.fingerprint()) {
+        let fingerprint = take.key.fingerprint();
+        let mut debts = self.stripe(fingerprint).lock();
+        if self.len() >= MAX_KEYS && !debts.contains_key(&fingerprint) {
             return;
         }
-        let owed = debts.entry(take.key.fingerprint()).or_insert_with(|| {
+        let owed = debts.entry(fingerprint).or_insert_with(|| {
+            self.count.fetch_add(1, Ordering::Relaxed);
             self.parts[usize::from(part) % 64].fetch_add(1, Ordering::Relaxed);
             Owed::new(take, part)
         });
         owed.admitted = owed.admitted.saturating_add(take.cost);
         owed.quota = take.quota;
-        self.count.store(debts.len(), Ordering::Relaxed);
     }
 
     /// Whether the store has to be told something about a key, or is being told.
     pub(super) fn owes(&self, fingerprint: [u64; 2]) -> bool {
-        self.len() > 0 && self.debts.lock().contains_key(&fingerprint)
+        self.len() > 0 && self.stripe(fingerprint).lock().contains_key(&fingerprint)
     }
 
     pub(super) fn standing(&self, fingerprint: [u64; 2]) -> Standing {
-        match self.debts.lock().get(&fingerprint) {
+        match self.stripe(fingerprint).lock().get(&fingerprint) {
             Some(owed) if owed.leaving => Standing::Leaving,
             Some(owed) if owed.is_owing() => Standing::Owing,
             _ => Standing::Even,
@@ -185,7 +192,7 @@ impl Ledger {
         now: Timestamp,
         due: impl FnOnce(&Take<'_>, u64) -> u64,
     ) -> Option<Bill> {
-        let mut debts = self.debts.lock();
+        let mut debts = self.stripe(fingerprint).lock();
         let owed = debts.get_mut(&fingerprint)?;
         if owed.leaving || !owed.is_owing() {
             return None;
@@ -220,21 +227,25 @@ impl Ledger {
 
     /// Some keys for which something is owed, whichever they are.
     pub(super) fn some(&self, most: usize) -> Vec<[u64; 2]> {
-        let debts = self.debts.lock();
-        let owing = debts.iter().filter(|(_, owed)| owed.is_owing() && !owed.leaving);
-        owing.map(|(fingerprint, _)| *fingerprint).take(most).collect()
+        let mut some = Vec::new();
+        for stripe in &self.stripes {
+            let debts = stripe.lock();
+            let owing = debts.iter().filter(|(_, owed)| owed.is_owing() && !owed.leaving);
+            some.extend(owing.map(|(fingerprint, _)| *fingerprint).take(most - some.len()));
+        }
+        some
     }
 
     /// The payments of a bill are on their way: what comes after does not overtake them any more.
     pub(super) fn has_left(&self, bill: &Bill) {
-        if let Some(owed) = self.debts.lock().get_mut(&bill.fingerprint) {
+        if let Some(owed) = self.stripe(bill.fingerprint).lock().get_mut(&bill.fingerprint) {
             owed.leaving = false;
         }
     }
 
     /// Takes note of what became of the payments of a bill, in order.
     pub(super) fn resolve(&self, bill: &Bill, paid: impl Iterator<Item = Paid>) {
-        let mut debts = self.debts.lock();
+        let mut debts = self.stripe(bill.fingerprint).lock();
         let Some(owed) = debts.get_mut(&bill.fingerprint) else { return };
         owed.leaving = false;
         for (payment, paid) in bill.payments.iter().zip(paid.chain(std::iter::repeat(Paid::Perhaps))) {
@@ -248,28 +259,35 @@ impl Ledger {
         if owed.out == 0 && !owed.is_owing() {
             self.forget(&mut debts, bill.fingerprint);
         }
-        self.count.store(debts.len(), Ordering::Relaxed);
     }
 
     /// Forgets everything: it is owed to somebody else than was thought.
     pub(super) fn clear(&self) {
-        let mut debts = self.debts.lock();
-        let owed = debts.values().map(|owed| owed.admitted).sum();
-        self.forgiven.fetch_add(owed, Ordering::Relaxed);
-        debts.clear();
-        self.parts.iter().for_each(|part| part.store(0, Ordering::Relaxed));
-        self.count.store(0, Ordering::Relaxed);
+        for stripe in &self.stripes {
+            let mut debts = stripe.lock();
+            let keys: Vec<[u64; 2]> = debts.keys().copied().collect();
+            for fingerprint in keys {
+                let admitted = debts.get(&fingerprint).map_or(0, |owed| owed.admitted);
+                self.forgiven.fetch_add(admitted, Ordering::Relaxed);
+                self.forget(&mut debts, fingerprint);
+            }
+        }
     }
 
     fn count_settled(&self, payment: &Payment) {
         self.settled.fetch_add(payment.cost, Ordering::Relaxed);
     }
 
-    fn forget(&self, debts: &mut HashMap<[u64; 2], Owed, FixedState>, fingerprint: [u64; 2]) {
+    fn forget(&self, debts: &mut Debts, fingerprint: [u64; 2]) {
         if let Some(owed) = debts.remove(&fingerprint) {
+            self.count.fetch_sub(1, Ordering::Relaxed);
             self.parts[usize::from(owed.part) % 64].fetch_sub(1, Ordering::Relaxed);
         }
-        self.count.store(debts.len(), Ordering::Relaxed);
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "any bits of the fingerprint will do")]
+    fn stripe(&self, fingerprint: [u64; 2]) -> &Mutex<Debts> {
+        &self.stripes[fingerprint[0] as usize % STRIPES]
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use tidegate_core::{Group, Operation, Secret};
+use smallvec::SmallVec;
+use tidegate_core::{Group, Secret};
 
 use super::Fallback;
 use super::ledger::{Bill, Ledger, Paid};
@@ -89,7 +90,7 @@ impl<S: Store> Fallback<S> {
             return;
         }
         let groups: Vec<Group<'_>> = bills.iter().map(|bill| bill.operations().collect()).collect();
-        let trip = Trip::new(&self.ledger, &bills);
+        let trip = Trip::new(&self.ledger, bills.iter().collect());
         let answer = self.inner.apply(&groups, deadline);
         let answers = trip.follow(answer).await;
         for (bill, outcomes) in bills.iter().zip(&answers) {
@@ -102,11 +103,11 @@ impl<S: Store> Fallback<S> {
 /// Bills on their way. Whoever gives up waiting before it is told what became of them leaves them to others.
 pub(super) struct Trip<'t> {
     ledger: &'t Ledger,
-    bills: &'t [Bill],
+    bills: SmallVec<[&'t Bill; 2]>,
 }
 
 impl<'t> Trip<'t> {
-    pub(super) fn new(ledger: &'t Ledger, bills: &'t [Bill]) -> Self {
+    pub(super) fn new(ledger: &'t Ledger, bills: SmallVec<[&'t Bill; 2]>) -> Self {
         Self { ledger, bills }
     }
 
@@ -126,7 +127,7 @@ impl<'t> Trip<'t> {
 
     /// It is known what became of them.
     pub(super) fn end(mut self) {
-        self.bills = &[];
+        self.bills.clear();
     }
 }
 
@@ -143,9 +144,4 @@ pub(super) fn paid(outcome: &Outcome) -> Paid {
         Outcome::Unavailable(_) | Outcome::Unasked => Paid::No,
         Outcome::Unknown(_) => Paid::Perhaps,
     }
-}
-
-/// The payments of bills.
-pub(super) fn payments(bills: &[Bill]) -> impl Iterator<Item = Operation<'_>> {
-    bills.iter().flat_map(Bill::operations)
 }

@@ -228,8 +228,8 @@ async fn a_payment_whose_answer_is_lost_is_made_once() {
     assert_eq!(fleet.admitted(10, user).await, 10);
     fleet.set_all_away(true).await;
     assert_eq!(fleet.admitted(20, user).await, 20);
-    fleet.set_all_away(false).await;
     fleet.set_mute(0, true);
+    fleet.set_all_away(false).await;
     // Paid, but nobody knows.
     for _ in 0..3 {
         let deadline =
