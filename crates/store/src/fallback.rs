@@ -81,6 +81,8 @@ pub struct Fallback<S> {
     suspects: Suspects,
     /// Nodes that cannot use the store although they said so, and until when to believe that.
     storeless: Mutex<SmallVec<[(NodeId, u64); 8]>>,
+    /// When all other nodes were last asked whether they owe anything.
+    greeted: AtomicU64,
     /// What another node says keys are hashed with.
     told_secret: Mutex<Option<Secret>>,
     /// Whether the store has failed since it was last known to be well.
@@ -106,6 +108,7 @@ impl<S: Store> Fallback<S> {
             pace: Pace::default(),
             suspects: Suspects::default(),
             storeless: Mutex::default(),
+            greeted: AtomicU64::new(0),
             told_secret: Mutex::default(),
             troubled: AtomicBool::new(false),
             troubles: AtomicU64::new(0),

@@ -5,13 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tidegate_core::{Span, Timestamp};
 
+use crate::coordinator::MAX_HOLD;
+
 /// How many keys may be settled a second, however little the store is used.
 const LEAST: u64 = 100;
 
 /// What share of what the store usually has to do may be added, in percent.
 const PERCENT: u64 = 10;
 
-/// How long it takes until that much is added: fleets come back at once, and should not be felt at once.
+/// How long a store has to be well before anything is settled: by then all that others held when it went away is let go of, and what
+/// is taken is not less because of it.
+const REST: Span = MAX_HOLD;
+
+/// How long it takes after that until that much is added: fleets come back at once, and should not be felt at once.
 const RAMP: Span = Span::from_secs(3);
 
 /// How long what was usual counts, in seconds: each adds one part of so many.
@@ -83,12 +89,16 @@ impl Pace {
             }
             return self.left.store(LEAST / 10, Ordering::Relaxed);
         }
-        let ramp = (now.since(well_since).as_millis() as f64 / RAMP.as_millis() as f64).clamp(0.05, 1.0);
+        let since = now.since(well_since).as_millis();
+        let Some(since) = since.checked_sub(REST.as_millis()) else {
+            return self.left.store(0, Ordering::Relaxed);
+        };
+        let ramp = (since as f64 / RAMP.as_millis() as f64).clamp(0.05, 1.0);
         let rate = (state.usual * PERCENT as f64 / 100.0).max(LEAST as f64) * ramp;
         let granted = rate * seconds + state.rest;
         state.rest = granted.fract();
-        // What was not used is not saved up; but however slow time passes, it goes on.
-        self.left.store((granted as u64).max(1), Ordering::Relaxed);
+        // What was not used is not saved up.
+        self.left.store(granted as u64, Ordering::Relaxed);
     }
 }
 
@@ -118,6 +128,7 @@ mod tests {
             pace.look(true, false, Timestamp::from_millis(now));
         }
         assert_eq!(settled(&pace, &mut now, 5, false), 0, "there is nobody to settle with");
+        assert_eq!(settled(&pace, &mut now, 1, true), 0, "not before all is let go of that was held");
         let first = settled(&pace, &mut now, 1, true);
         assert!((100..400).contains(&first), "{first}");
         settled(&pace, &mut now, 3, true);
@@ -128,7 +139,7 @@ mod tests {
     #[test]
     fn a_store_that_is_little_used_is_settled_with_all_the_same() {
         let (pace, mut now) = (Pace::default(), 1_000_000);
-        settled(&pace, &mut now, 4, true);
+        settled(&pace, &mut now, 5, true);
         assert_eq!(settled(&pace, &mut now, 10, true), 1_000);
     }
 }

@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Group, Secret};
+use tidegate_core::{Group, Secret, Timestamp};
 
 use super::Fallback;
 use super::ledger::{Bill, Ledger, Paid};
 use crate::peers::{Call, Reply, Standing};
 use crate::{Deadline, Outcome, Store};
+
+/// How often all other nodes are asked whether they owe anything.
+const GREET_MS: u64 = 1_000;
 
 impl<S: Store> Fallback<S> {
     /// Does what has to be done however few requests there are: to be called some ten times a second.
@@ -35,14 +38,15 @@ impl<S: Store> Fallback<S> {
                 self.suspects.add(*node, unwell | standing.owes);
             }
             let live = |node| others.iter().any(|(other, _)| *other == node);
-            let suspects = self.suspects.among(live);
-            if well && !suspects.is_empty() {
-                let deadline = Deadline::after(Instant::now(), self.settings.patience * 2);
-                let calls = suspects.iter().map(|node| peers.call(*node, Call::Owes, deadline));
-                for (node, reply) in suspects.iter().zip(join_all(calls).await) {
-                    if let Ok(Reply::Owes(parts)) = reply {
-                        self.suspects.set(*node, parts);
-                    }
+            let mut asked = self.suspects.among(live);
+            if self.is_time_to_greet(now) {
+                asked = others.iter().map(|(node, _)| *node).collect();
+            }
+            let deadline = Deadline::after(Instant::now(), self.settings.patience * 2);
+            let calls = asked.iter().map(|node| peers.call(*node, Call::Owes, deadline));
+            for (node, reply) in asked.iter().zip(join_all(calls).await) {
+                if let Ok(Reply::Owes(parts)) = reply {
+                    self.suspects.set(*node, parts | unwell);
                 }
             }
             if !knows_keys && self.told_secret.lock().is_none() {
@@ -54,6 +58,16 @@ impl<S: Store> Fallback<S> {
             let most = (0..self.pace.left().div_ceil(2)).take_while(|_| self.pace.may_settle()).count();
             self.settle_some(most, Deadline::after(Instant::now(), self.settings.patience * 2)).await;
         }
+    }
+
+    /// Every now and then all others are asked, so that there is a connection to each when it is needed.
+    fn is_time_to_greet(&self, now: Timestamp) -> bool {
+        let greeted = self.greeted.load(Ordering::Relaxed);
+        let is_time = now.as_millis().abs_diff(greeted) >= GREET_MS;
+        if is_time {
+            self.greeted.store(now.as_millis(), Ordering::Relaxed);
+        }
+        is_time
     }
 
     /// What keys are hashed with, if another node knows.
