@@ -10,12 +10,15 @@ use tidegate_core::{Secret, Tag};
 use tidegate_store::peers::{Answers, Call, Called, NodeId, Owner, Peers, Standing};
 use tidegate_store::{Deadline, Failure};
 
-use crate::calls::{CallFigures, CallServer, Caller};
+use crate::calls::{CallServer, Caller};
 use crate::cluster::Cluster;
 use crate::view::View;
 
 /// What the fleet derives the keys' secret for, until the store has one.
 const KEYS: &str = "keys";
+
+/// Answering other nodes.
+pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The other nodes: who they are, and how to ask them.
 pub struct Fleet {
@@ -54,17 +57,12 @@ impl Fleet {
         Secret::new(self.cluster.keyring().derive(KEYS))
     }
 
-    /// Answers what other nodes ask until `stop` resolves; nothing if somebody does already. The figures are of what is
-    /// answered.
-    pub fn serve(
-        &self,
-        answers: Arc<dyn Answers>,
-        stop: Pin<Box<dyn Future<Output = ()> + Send>>,
-    ) -> Option<(Arc<CallFigures>, Pin<Box<dyn Future<Output = ()> + Send>>)> {
+    /// Answers what other nodes ask, for as long as it is polled; nothing if somebody does already.
+    pub fn serve(&self, answers: Arc<dyn Answers>) -> Option<Serving> {
         let listener = self.cluster.take_listener()?;
         let (sealer, opener) = (Arc::clone(self.cluster.sealer()), Arc::clone(self.cluster.opener()));
         let server = CallServer::new(self.cluster.me().node, sealer, opener, answers);
-        Some((server.figures(), Box::pin(server.serve(listener, stop))))
+        Some(Box::pin(server.serve(listener, std::future::pending())))
     }
 
     /// The present view, with what depends on it brought up to date.

@@ -74,7 +74,7 @@ impl Node {
                 .unwrap();
             let limiter = Arc::new(limiter);
             let answers = Arc::new(Counting(Arc::clone(&limiter)));
-            tokio::spawn(fleet.serve(answers, Box::pin(std::future::pending())).unwrap().1);
+            tokio::spawn(fleet.serve(answers).unwrap());
             let tended = Arc::clone(&limiter);
             tokio::spawn(async move {
                 loop {

@@ -1,7 +1,6 @@
 //! This node among others: asked by them, told by them, and gone from them at the end.
 
 use std::fs;
-use std::future::pending;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ impl Membership {
     /// Answers other nodes, for as long as this runs.
     pub(crate) async fn answer(self, node: Arc<Node>) {
         let answers = Arc::new(Counting(node));
-        if let Some((_, serving)) = self.fleet.serve(answers, Box::pin(pending())) {
+        if let Some(serving) = self.fleet.serve(answers) {
             serving.await;
         }
     }
