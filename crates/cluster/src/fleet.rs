@@ -103,6 +103,10 @@ impl Peers for Fleet {
         self.view().others().map(|(other, standing)| (other.node, standing)).collect()
     }
 
+    fn any_has_store(&self) -> bool {
+        self.cluster.view().others().any(|(_, standing)| standing.has_store)
+    }
+
     fn call(&self, node: NodeId, call: Call, deadline: Deadline) -> Called<'static> {
         match self.view().address(node) {
             Some(address) => self.caller.call(node, address, call, deadline),

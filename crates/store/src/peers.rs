@@ -68,6 +68,11 @@ pub trait Peers: Send + Sync {
     /// All others that are not lost, with what they last said of themselves.
     fn others(&self) -> Vec<(NodeId, Standing)>;
 
+    /// Whether any of them says that it can use the store.
+    fn any_has_store(&self) -> bool {
+        self.others().iter().any(|(_, standing)| standing.has_store)
+    }
+
     /// Asks another node. Answers by the deadline, if need be with a failure. Dropping it cancels nothing.
     fn call(&self, node: NodeId, call: Call, deadline: Deadline) -> Called<'static>;
 

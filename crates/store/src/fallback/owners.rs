@@ -13,7 +13,7 @@ use super::local::come_again;
 use super::suspects::bit;
 use super::{By, Fallback};
 use crate::coordinator::{Places, apply_group};
-use crate::peers::{Asked, Call, NodeId, Owner, Peers, Reply};
+use crate::peers::{Asked, Call, NodeId, Owner, Part, Peers, Reply, Standing};
 use crate::{Deadline, Outcome, Outcomes, Store};
 
 /// For how long a node that said it cannot use the store is believed to.
@@ -74,13 +74,31 @@ impl<S: Store> Fallback<S> {
         match self.borrow_store(peers, group, deadline).await {
             Borrowed::Decided(outcomes) => return outcomes,
             // Somebody has it, and goes on counting there.
-            Borrowed::Unanswered => return group.iter().map(come_again).collect(),
+            Borrowed::Unanswered => return self.bridge(peers, group),
             Borrowed::Nobody => {}
         }
         let era = self.era(Some(peers));
         let complete = self.ask_around(peers, group, era, deadline).await;
         let parts: SmallVec<[_; 4]> = owners.iter().map(|owner| owner.part).collect();
         self.count_here(group, &parts, peers.count(), careful, complete, era)
+    }
+
+    /// Decides for want of anything better, since neither the store nor whoever else should decide has answered. If the store
+    /// is well as far as is known, this is a moment's hitch, on this machine as likely as elsewhere: whoever has used less than half of
+    /// a limit is not refused for it, and the store is told afterwards. All others are to come again.
+    fn bridge(&self, peers: &Arc<dyn Peers>, group: &[Operation<'_>]) -> Outcomes {
+        let (now, nodes) = (self.clock.now(), peers.count());
+        let is_clear = |op: &Operation<'_>| {
+            let seen = self.known.recall(op.take.key.fingerprint(), now);
+            let takes = matches!(op.action, Action::Take | Action::Peek);
+            takes && seen.is_some_and(|seen| seen.used < op.take.quota.capacity().div_ceil(2))
+        };
+        if !group.iter().all(|op| self.inner.reach(op.take.key.tag).is_ok() && is_clear(op)) {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+            return group.iter().map(come_again).collect();
+        }
+        let parts: SmallVec<[Part; 4]> = group.iter().map(|_| Part { of_us: 1, of_all: nodes }).collect();
+        self.count_here(group, &parts, nodes, false, false, self.era(Some(peers)))
     }
 
     /// Has another node's store decide, if anybody says to have it, and nothing is owed to it from here.
@@ -230,11 +248,14 @@ impl<'l, S: Store> Places for Ladder<'l, S> {
                     }
                     said
                 }
-                // It may have counted, or be counting: nobody else does.
+                // It may have counted, or be counting: nobody else does. Not if both have the store, which it would have asked.
                 _ => {
-                    fallback.suspects.add(node, parts);
-                    fallback.unanswered.fetch_add(1, Ordering::Relaxed);
-                    group.iter().map(come_again).collect()
+                    let here = group.iter().all(|op| fallback.inner.reach(op.take.key.tag).is_ok());
+                    let there = |(other, standing): &(NodeId, Standing)| *other == node && standing.has_store;
+                    if !here || !peers.others().iter().any(there) {
+                        fallback.suspects.add(node, parts);
+                    }
+                    fallback.bridge(peers, &group)
                 }
             }
         })

@@ -48,9 +48,12 @@ impl Plan {
 }
 
 impl<S: Store> Fallback<S> {
-    /// Decides a group of which nobody else need be asked anything: the store cannot be, and all is counted here.
+    /// Decides a group of which nobody else need be asked anything: nobody has the store, and all is counted here.
     pub(super) fn decide_at_once(&self, group: &[Operation<'_>], by: By) -> Option<Outcomes> {
         let peers = self.settings.peers.as_ref();
+        if peers.is_some_and(|peers| peers.any_has_store()) {
+            return None;
+        }
         let era = self.era(peers);
         let (mut parts, mut careful) = (SmallVec::<[Part; 4]>::new(), false);
         for op in group {

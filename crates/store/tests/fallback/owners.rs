@@ -86,6 +86,24 @@ async fn nodes_without_the_store_use_that_of_others() {
     }
 }
 
+/// Also for keys that were looked at, but not taken from, while nobody had the store.
+#[tokio::test]
+async fn an_owner_goes_back_to_the_store_as_soon_as_anybody_has_it() {
+    let fleet = Fleet::new(4);
+    let user = owned_by(&fleet, 3, 10);
+    assert_eq!(fleet.admitted(5, user).await, 5);
+    fleet.set_all_away(true).await;
+    let looked = fleet.apply(3, &[Take { cost: 0, ..user }]).await[0];
+    assert!(matches!(looked, Outcome::Local(verdict) if verdict.remaining == 5), "{looked:?}");
+    fleet.set_away(1, false);
+    fleet.tend().await;
+    for node in 0..4 {
+        let taken = fleet.apply(node, &[user]).await[0];
+        assert!(matches!(taken, Outcome::Verdict(verdict) if verdict.allowed), "{taken:?}");
+    }
+    assert_eq!((fleet.admitted(10, user).await, fleet.counted(&user)), (1, 10));
+}
+
 #[tokio::test]
 async fn an_owner_that_is_slow_is_waited_for_another_second() {
     let fleet = Fleet::new(3);
