@@ -257,13 +257,7 @@ impl<S: Store> Fallback<S> {
 
     /// What has to be paid for a key by now.
     fn bill(&self, fingerprint: [u64; 2], now: Timestamp) -> Option<Bill> {
-        self.ledger.bill(fingerprint, now, |take, admitted| {
-            let part = match &self.settings.peers {
-                Some(peers) => peers.owner(take.key.tag).part,
-                None => self.own_share(),
-            };
-            admitted.min(self.local.due(take, part, now))
-        })
+        self.ledger.bill(fingerprint, now, |take| self.local.used(take, now))
     }
 
     /// Decides what the store has not, and gives back what it has taken for a request that is refused after all.
@@ -315,20 +309,22 @@ impl<S: Store> Fallback<S> {
         let terms: SmallVec<[Terms; 4]> =
             parts.iter().map(|part| self.terms(*part, nodes, careful, complete, era)).collect();
         let said = self.local.decide(group, &terms, &self.known, self.clock.now());
-        self.write_down(group, &said);
+        self.write_down(group, &said, |at, quota| terms[at].share(quota));
         said
     }
 
-    fn write_down(&self, group: &[Operation<'_>], said: &Outcomes) {
-        for take in admitted(group, said) {
-            self.ledger.add(take, self.inner.part_of(take.key.tag));
+    /// Writes down what was admitted here, and by which share of its quota it was counted.
+    fn write_down(&self, group: &[Operation<'_>], said: &Outcomes, share: impl Fn(usize, &Quota) -> Quota) {
+        for at in admitted(group, said) {
+            let take = &group[at].take;
+            self.ledger.add(take, share(at, &take.quota), self.inner.part_of(take.key.tag));
         }
     }
 
     /// Settles holds that are here, if they are.
     fn settle_here(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
         let said = self.local.settle(group, self.clock.now())?;
-        self.write_down(group, &said);
+        self.write_down(group, &said, |_, quota| *quota);
         Some(said)
     }
 

@@ -55,6 +55,8 @@ struct Owed {
     rule_id: Box<str>,
     tag: Tag,
     quota: Quota,
+    /// The share of it by which it was counted here.
+    counted_by: Quota,
     part: u8,
     /// What was admitted and is in no payment.
     admitted: u64,
@@ -154,8 +156,8 @@ impl Ledger {
         }
     }
 
-    /// Writes down that a take was admitted, from a part of the store.
-    pub(super) fn add(&self, take: &Take<'_>, part: u8) {
+    /// Writes down that a take was admitted, which belongs to a part of the store and was counted here by a share of its quota.
+    pub(super) fn add(&self, take: &Take<'_>, counted_by: Quota, part: u8) {
         self.admitted.fetch_add(take.cost, Ordering::Relaxed);
         let fingerprint = take.key.fingerprint();
         let mut debts = self.stripe(fingerprint).lock();
@@ -168,7 +170,7 @@ impl Ledger {
             Owed::new(take, part)
         });
         owed.admitted = owed.admitted.saturating_add(take.cost);
-        owed.quota = take.quota;
+        (owed.quota, owed.counted_by) = (take.quota, counted_by);
     }
 
     /// Whether the store has to be told something about a key, or is being told.
@@ -184,13 +186,13 @@ impl Ledger {
         }
     }
 
-    /// The payments for a key, which whoever asked for them has to make. Of what was admitted, `due` says how much is still to be
-    /// paid at `now`.
+    /// The payments for a key, which whoever asked for them has to make. No more of what was admitted is to be paid
+    /// than `gone` says is gone of the counter here at `now`.
     pub(super) fn bill(
         &self,
         fingerprint: [u64; 2],
         now: Timestamp,
-        due: impl FnOnce(&Take<'_>, u64) -> u64,
+        gone: impl FnOnce(&Take<'_>) -> u64,
     ) -> Option<Bill> {
         let mut debts = self.stripe(fingerprint).lock();
         let owed = debts.get_mut(&fingerprint)?;
@@ -206,7 +208,7 @@ impl Ledger {
         let admitted = std::mem::take(&mut owed.admitted);
         if admitted > 0 {
             let key = Key::new(&owed.rule_id, owed.quota.algorithm(), owed.tag);
-            let cost = due(&Take::new(key, owed.quota, 0), admitted).min(admitted);
+            let cost = gone(&Take::new(key, owed.counted_by, 0)).min(admitted);
             self.forgiven.fetch_add(admitted - cost, Ordering::Relaxed);
             if cost > 0 {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -302,6 +304,7 @@ impl Owed {
             rule_id: take.key.rule_id.into(),
             tag: take.key.tag,
             quota: take.quota,
+            counted_by: take.quota,
             part,
             admitted: 0,
             unsure: SmallVec::new(),

@@ -62,7 +62,7 @@ impl Local {
         if emergency && group.iter().any(|op| op.take.on_store_failure == OnStoreFailure::LocalOrDeny) {
             return group.iter().map(come_again).collect();
         }
-        let mut ours: Group<'_> = group.iter().zip(terms).map(|(op, terms)| terms.share(op)).collect();
+        let mut ours: Group<'_> = group.iter().zip(terms).map(|(op, terms)| terms.adjust(op)).collect();
         for (op, (asked, terms)) in ours.iter().zip(group.iter().zip(terms)) {
             let fingerprint = op.take.key.fingerprint();
             if counts(op) && !known.is_complete(fingerprint, terms.era) {
@@ -106,13 +106,8 @@ impl Local {
         (used > 0).then_some(Seen { used, age: Span::ZERO, reset_after })
     }
 
-    /// Of what was admitted here, how much is gone still.
-    pub(super) fn due(&self, take: &Take<'_>, part: Part, now: Timestamp) -> u64 {
-        let quota = take.quota.share(part.of_us, part.of_all);
-        self.used(&Take { quota, ..*take }, now)
-    }
-
-    fn used(&self, take: &Take<'_>, at: Timestamp) -> u64 {
+    /// How much of a counter is gone, given the quota that it was counted by.
+    pub(super) fn used(&self, take: &Take<'_>, at: Timestamp) -> u64 {
         let look = Operation { take: Take { cost: 0, request_id: None, ..*take }, action: Action::Peek };
         let known = self.memory.apply_at(&[look], at);
         known.first().and_then(Outcome::verdict).map_or(0, Verdict::used)
@@ -172,13 +167,15 @@ impl Terms {
         u64::try_from(part).unwrap_or(u64::MAX)
     }
 
+    /// What may be handed out here of a quota.
+    pub(super) fn share(&self, quota: &Quota) -> Quota {
+        let share = quota.share(self.part.of_us, self.part.of_all);
+        if self.careful { share.cautious() } else { share }
+    }
+
     /// The operation, on the share that may be handed out here.
-    fn share<'r>(&self, op: &Operation<'r>) -> Operation<'r> {
-        let mut quota = op.take.quota.share(self.part.of_us, self.part.of_all);
-        if self.careful {
-            quota = quota.cautious();
-        }
-        Operation { take: Take { quota, ..op.take }, action: op.action }
+    fn adjust<'r>(&self, op: &Operation<'r>) -> Operation<'r> {
+        Operation { take: Take { quota: self.share(&op.take.quota), ..op.take }, action: op.action }
     }
 }
 
@@ -206,11 +203,8 @@ pub(super) fn come_again(op: &Operation<'_>) -> Outcome {
     })
 }
 
-/// Those of a group that were admitted, with what they cost.
-pub(super) fn admitted<'g, 'r>(
-    group: &'g [Operation<'r>],
-    outcomes: &'g Outcomes,
-) -> SmallVec<[&'g Take<'r>; 4]> {
+/// Which of a group were admitted, at a cost.
+pub(super) fn admitted(group: &[Operation<'_>], outcomes: &Outcomes) -> SmallVec<[usize; 4]> {
     let allowed = |outcome: &Outcome| outcome.verdict().is_some_and(|verdict| verdict.allowed);
     let pairs = || group.iter().zip(outcomes);
     if !pairs().all(|(op, outcome)| op.take.shadow || allowed(outcome)) {
@@ -218,5 +212,5 @@ pub(super) fn admitted<'g, 'r>(
     }
     let takes =
         |op: &Operation<'_>| matches!(op.action, Action::Take | Action::Settle { .. }) && op.take.cost > 0;
-    pairs().filter(|(op, outcome)| takes(op) && allowed(outcome)).map(|(op, _)| &op.take).collect()
+    pairs().enumerate().filter(|(_, (op, outcome))| takes(op) && allowed(outcome)).map(|(at, _)| at).collect()
 }

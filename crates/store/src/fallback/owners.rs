@@ -93,12 +93,21 @@ impl<S: Store> Fallback<S> {
             let takes = matches!(op.action, Action::Take | Action::Peek);
             takes && seen.is_some_and(|seen| seen.used < op.take.quota.capacity().div_ceil(2))
         };
-        if !group.iter().all(|op| self.inner.reach(op.take.key.tag).is_ok() && is_clear(op)) {
+        if !self.has_store_for(group) || !group.iter().all(is_clear) {
             self.unanswered.fetch_add(1, Ordering::Relaxed);
             return group.iter().map(come_again).collect();
         }
         let parts: SmallVec<[Part; 4]> = group.iter().map(|_| Part { of_us: 1, of_all: nodes }).collect();
         self.count_here(group, &parts, nodes, false, false, self.era(Some(peers)))
+    }
+
+    /// Whether nothing is known to be wrong with the store as far as a group goes.
+    fn has_store_for(&self, group: &[Operation<'_>]) -> bool {
+        let unwell = self.inner.unwell();
+        group.iter().all(|op| {
+            let tag = op.take.key.tag;
+            unwell & bit(self.inner.part_of(tag)) == 0 && self.inner.reach(tag).is_ok()
+        })
     }
 
     /// Has another node's store decide, if anybody says to have it, and nothing is owed to it from here.
@@ -250,9 +259,8 @@ impl<'l, S: Store> Places for Ladder<'l, S> {
                 }
                 // It may have counted, or be counting: nobody else does. Not if both have the store, which it would have asked.
                 _ => {
-                    let here = group.iter().all(|op| fallback.inner.reach(op.take.key.tag).is_ok());
                     let there = |(other, standing): &(NodeId, Standing)| *other == node && standing.has_store;
-                    if !here || !peers.others().iter().any(there) {
+                    if !fallback.has_store_for(&group) || !peers.others().iter().any(there) {
                         fallback.suspects.add(node, parts);
                     }
                     fallback.bridge(peers, &group)

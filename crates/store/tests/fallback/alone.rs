@@ -147,6 +147,21 @@ async fn each_of_several_nodes_has_its_share() {
 }
 
 #[tokio::test]
+async fn while_the_store_is_slow_bursts_are_half_as_large() {
+    let bench = Bench::new(1);
+    let (alice, bob) =
+        (take("r", "alice", Algorithm::TokenBucket, 10), take("r", "bob", Algorithm::FixedWindow, 10));
+    bench.lose_slowly(&["r"]);
+    assert_eq!(bench.admitted(20, alice).await, 5);
+    assert_eq!(bench.admitted(20, bob).await, 10, "a window has no burst");
+    // The rate is what it was.
+    bench.clock.advance(Span::from_secs(720));
+    assert_eq!(bench.admitted(20, alice).await, 2);
+    bench.lose(&[]);
+    assert_eq!(bench.admitted(20, alice).await, 5, "the other half, and none of what was had");
+}
+
+#[tokio::test]
 async fn a_request_that_is_turned_away_anyway_counts_nowhere() {
     let bench = Bench::new(1);
     let local = take("local", "alice", Algorithm::FixedWindow, 5);

@@ -19,7 +19,7 @@ enum Event {
     Store { node: usize, away: bool },
     /// All do.
     All { away: bool },
-    /// The store's answers to a node are lost, or are not any more.
+    /// The store's answers to a node are lost, or are not any more, and it notices.
     Mute { node: usize, mute: bool },
     /// A node does not answer for a while, though it is there.
     Silent { node: usize, silent: bool },
@@ -63,7 +63,10 @@ async fn run(algorithm: Algorithm, events: &[Event], most: u64) {
                 fleet.tend().await;
             }
             Event::All { away } => fleet.set_all_away(away).await,
-            Event::Mute { node, mute } => fleet.set_mute(node, mute),
+            Event::Mute { node, mute } => {
+                fleet.set_mute(node, mute);
+                fleet.tend().await;
+            }
             Event::Silent { node, silent } => fleet.set_silent(node, silent),
             Event::Pass => {
                 fleet.clock.advance(Span::from_millis(100));

@@ -21,6 +21,8 @@ pub(crate) const ALGORITHMS: [Algorithm; 4] =
 pub(crate) struct Flaky {
     pub(crate) memory: MemoryStore,
     away: Mutex<Vec<&'static str>>,
+    /// Why they cannot.
+    why: Mutex<Failure>,
     pub(crate) asked: AtomicU64,
     clock: Arc<ManualClock>,
 }
@@ -34,7 +36,7 @@ impl Store for Flaky {
             let here: Group<'r> = group.iter().filter(|op| !is_away(op)).copied().collect();
             let mut known = self.memory.apply_at(&here, self.clock.now()).into_iter();
             let each = group.iter().map(|op| match is_away(op) {
-                true => Outcome::Unavailable(Failure::Connection),
+                true => Outcome::Unavailable(*self.why.lock().unwrap()),
                 false => known.next().unwrap(),
             });
             each.collect()
@@ -54,6 +56,7 @@ impl Bench {
         let flaky = Flaky {
             memory: MemoryStore::new(1000, clock.clone()),
             away: Mutex::default(),
+            why: Mutex::new(Failure::Connection),
             asked: AtomicU64::new(0),
             clock: clock.clone(),
         };
@@ -62,6 +65,12 @@ impl Bench {
 
     pub(crate) fn lose(&self, rules: &[&'static str]) {
         *self.store.inner().away.lock().unwrap() = rules.to_vec();
+    }
+
+    /// The same, but because the store is slow.
+    pub(crate) fn lose_slowly(&self, rules: &[&'static str]) {
+        *self.store.inner().why.lock().unwrap() = Failure::Slow;
+        self.lose(rules);
     }
 
     pub(crate) async fn apply(&self, takes: &[Take<'_>]) -> Outcomes {
