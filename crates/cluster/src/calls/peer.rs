@@ -30,6 +30,14 @@ const USUAL_PATIENCE: Duration = Duration::from_millis(5);
 /// How long a request may take, if nobody waits longer, before the connection is given up.
 const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 
+/// When a node is left alone. A slow one never is: there is nobody else to ask, and waiting for it is better than being refused.
+/// Its answers take as long as its own store, and it says in time if it has none; so only one that says nothing at all is silent.
+const BREAKER: BreakerSettings =
+    BreakerSettings { spike: None, slow: REQUEST_LIMIT, silence: Some(SILENCE), ..BreakerSettings::FAST };
+
+/// How long a node may say nothing while it is asked. Whoever asks waits no longer than it has time for anyway.
+const SILENCE: Duration = Duration::from_millis(250);
+
 /// The most bytes of calls in one request. Far below what is accepted, and reached only by calls with long lists.
 const MAX_REQUEST: usize = MAX_BODY / 2;
 
@@ -63,7 +71,7 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(node: NodeId, address: SocketAddr, seals: Seals) -> Self {
-        let breaker = Mutex::new(Breaker::new(BreakerSettings::FAST, Instant::now()));
+        let breaker = Mutex::new(Breaker::new(BREAKER, Instant::now()));
         let (coalescer, link) = (Coalescer::new(USUAL_PATIENCE), tokio::sync::Mutex::default());
         let mut seed = [0; 4];
         getrandom::fill(&mut seed).ok();
