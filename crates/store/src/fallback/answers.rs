@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use tidegate_core::{Group, Operation};
 
 use super::owners::settles;
@@ -39,18 +40,23 @@ impl<S: Store> Fallback<S> {
                 self.known.merge(op.take.key.fingerprint(), seen, now);
             }
         }
-        if group.iter().all(settles)
-            && let Some(outcomes) = self.settle_here(&group)
-        {
-            return outcomes;
+        // Of the holds of one group some may be here and others in the store: while it comes back, each key is handed back by itself.
+        let here: SmallVec<[Option<Outcome>; 4]> = if group.iter().all(settles) {
+            group.iter().map(|op| self.settle_here(&[*op])?.first().copied()).collect()
+        } else {
+            group.iter().map(|_| None).collect()
+        };
+        let elsewhere = group.iter().zip(&here).filter(|(_, here)| here.is_none()).map(|(op, _)| *op);
+        let groups: [Group<'_>; 1] = [elsewhere.collect()];
+        let mut said = Outcomes::new();
+        if !groups[0].is_empty() {
+            let left = deadline.at().saturating_duration_since(Instant::now());
+            // Whoever asked waits for what comes after the store as well.
+            let deadline = Deadline::after(Instant::now(), left / 2);
+            said = self.decide(&groups, deadline, By::Node).await.pop().unwrap_or_default();
         }
-        let left = deadline.at().saturating_duration_since(Instant::now());
-        // Whoever asked waits for what comes after the store as well.
-        let groups = [group];
-        self.decide(&groups, Deadline::after(Instant::now(), left / 2), By::Node)
-            .await
-            .pop()
-            .unwrap_or_default()
+        let mut said = said.into_iter().chain(std::iter::repeat(Outcome::Unknown(Failure::Other)));
+        here.into_iter().filter_map(|here| here.or_else(|| said.next())).collect()
     }
 
     /// Asks this node's own store and nobody else, if it is even with it.

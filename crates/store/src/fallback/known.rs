@@ -5,7 +5,7 @@ use tidegate_core::{Span, Timestamp, Verdict};
 
 use crate::peers::{NodeId, Seen};
 
-/// How many keys there is room for at most, in about 9 MB.
+/// How many keys there is room for at most, in about 11 MB.
 const MAX_SLOTS: usize = 131_072;
 
 /// How many keys share a lock.
@@ -16,6 +16,9 @@ const AT_ONCE: u64 = 1_000;
 
 /// Nobody has told yet.
 const NOBODY: u64 = 0;
+
+/// No outage has this number.
+const NEVER: u64 = 0;
 
 /// A table in which each key has one place, and the last one to come has it.
 pub(super) struct Known {
@@ -33,9 +36,20 @@ struct Slot {
     from: u64,
     /// In which era everybody was asked about it, and counting has gone on from there.
     era: u64,
-    /// What was taken to be gone when counting began here, and in which outage that was.
-    base: u64,
-    outage: u64,
+    /// Where counting began here.
+    base: Base,
+}
+
+/// Where counting a key began here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Base {
+    /// In which outage.
+    pub(super) outage: u64,
+    /// What was taken to be gone.
+    pub(super) gone: u64,
+    /// What was taken here beyond what anybody had said, and when: to be given back once it is known to be wrong.
+    pub(super) assumed: u64,
+    pub(super) at: Timestamp,
 }
 
 impl Slot {
@@ -61,8 +75,12 @@ impl Known {
     ) {
         let at = now.as_millis();
         let (stripe, place) = self.find(fingerprint);
-        stripe.lock()[place] = Slot {
+        let slot = &mut stripe.lock()[place];
+        let base = if slot.fingerprint == fingerprint { slot.base } else { Base::default() };
+        *slot = Slot {
             fingerprint,
+            // Counting begins anew, but what was assumed is still in the counter.
+            base: Base { outage: NEVER, ..base },
             used: verdict.used(),
             at,
             rest_at: at.saturating_add(verdict.reset_after.as_millis()),
@@ -83,7 +101,7 @@ impl Known {
             *slot = told;
             return;
         }
-        let Slot { used, era, base, outage, .. } = *slot;
+        let Slot { used, era, base, .. } = *slot;
         if slot.is_at_rest(told.at) {
             *slot = told;
         } else if told.is_at_rest(slot.at) {
@@ -96,7 +114,7 @@ impl Known {
         }
         // Whatever is worse than was thought has to be gone on from.
         slot.era = if slot.used > used { 0 } else { era };
-        (slot.base, slot.outage) = (base, outage);
+        slot.base = base;
     }
 
     /// What was last heard of a key, unless it is at rest by now.
@@ -118,15 +136,22 @@ impl Known {
         if from == node.0 { None } else { self.recall(fingerprint, now) }
     }
 
-    /// What was taken to be gone of a key when counting it began here in this outage, if it has begun.
-    pub(super) fn base(&self, fingerprint: [u64; 2], outage: u64) -> Option<u64> {
+    /// Where counting a key began here in this outage, if it has begun.
+    pub(super) fn base(&self, fingerprint: [u64; 2], outage: u64) -> Option<Base> {
         let (stripe, place) = self.find(fingerprint);
         let slot = stripe.lock()[place];
-        (slot.fingerprint == fingerprint && slot.outage == outage).then_some(slot.base)
+        (slot.fingerprint == fingerprint && slot.base.outage == outage).then_some(slot.base)
     }
 
-    pub(super) fn set_base(&self, fingerprint: [u64; 2], outage: u64, base: u64) {
-        self.change(fingerprint, |slot| (slot.base, slot.outage) = (base, outage));
+    /// Where counting a key last began here, in whichever outage.
+    pub(super) fn last_base(&self, fingerprint: [u64; 2]) -> Base {
+        let (stripe, place) = self.find(fingerprint);
+        let slot = stripe.lock()[place];
+        if slot.fingerprint == fingerprint { slot.base } else { Base::default() }
+    }
+
+    pub(super) fn set_base(&self, fingerprint: [u64; 2], base: Base) {
+        self.change(fingerprint, |slot| slot.base = base);
     }
 
     /// Whether everybody was asked about a key in this era.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Group, Key, Operation, Quota, Retry, Span, Tag, Take, Timestamp, Verdict};
 
-use super::known::Known;
+use super::known::{Base, Known};
 use crate::peers::{Part, Seen};
 use crate::{MemoryStore, Outcome, Outcomes};
 
@@ -64,18 +64,23 @@ impl Local {
         }
         let mut ours: Group<'_> = group.iter().zip(terms).map(|(op, terms)| terms.adjust(op)).collect();
         for (op, (asked, terms)) in ours.iter().zip(group.iter().zip(terms)) {
-            let fingerprint = op.take.key.fingerprint();
-            if counts(op) && !known.is_complete(fingerprint, terms.era) {
-                self.seed(op, &asked.take.quota, terms, known, now);
-                if !terms.incomplete {
-                    known.complete(fingerprint, terms.era);
-                }
+            if counts(op) {
+                self.begin(op, &asked.take.quota, terms, known, now);
             }
         }
         if emergency {
             ours.extend(group.iter().filter_map(|op| self.allowance(op)));
         }
-        let said = self.memory.apply_at(&ours, now);
+        let mut said = self.memory.apply_at(&ours, now);
+        for (index, (asked, terms)) in group.iter().zip(terms).enumerate() {
+            // The store granted it, and does not say whether it was settled there: it was admitted, and counts here as well.
+            if matches!(asked.action, Action::Settle { .. }) && said[index].verdict().is_some_and(|gone| !gone.allowed) {
+                let op = Operation { action: Action::Charge, ..ours[index] };
+                self.begin(&op, &asked.take.quota, terms, known, now);
+                let told = self.memory.apply_at(&[op], now).first().and_then(Outcome::verdict).copied();
+                told.into_iter().for_each(|told| said[index] = Outcome::Verdict(Verdict { allowed: true, ..told }));
+            }
+        }
         let capped = said[group.len()..].iter().filter_map(Outcome::verdict).find(|verdict| !verdict.allowed);
         let capped = capped.map(|verdict| (verdict.retry, verdict.reset_after));
         let told = said.into_iter().zip(group).map(|(outcome, op)| {
@@ -113,34 +118,82 @@ impl Local {
         known.first().and_then(Outcome::verdict).map_or(0, Verdict::used)
     }
 
+    /// Has the counter begin from what is known, unless it has in this era.
+    fn begin(&self, op: &Operation<'_>, whole: &Quota, terms: &Terms, known: &Known, now: Timestamp) {
+        let fingerprint = op.take.key.fingerprint();
+        if !known.is_complete(fingerprint, terms.era) {
+            self.seed(op, whole, terms, known, now);
+            if !terms.incomplete {
+                known.complete(fingerprint, terms.era);
+            }
+        }
+    }
+
     /// Has the counter be at least as used as anybody knows it to be, or, if nobody does, as if all but one share of it were.
     fn seed(&self, op: &Operation<'_>, whole: &Quota, terms: &Terms, known: &Known, now: Timestamp) {
         let (capacity, fingerprint) = (op.take.quota.capacity(), op.take.key.fingerprint());
         let seen = known.recall(fingerprint, now);
         let take = Take { request_id: None, shadow: false, ..op.take };
         if let Some(base) = known.base(fingerprint, terms.outage) {
-            // Somebody knows more than was known when counting began: what was counted since comes on top.
-            let more = seen.map_or(0, |seen| seen.used).saturating_sub(base);
-            let missing = terms.part(more).min(capacity.saturating_sub(self.used(&take, now)));
-            known.set_base(fingerprint, terms.outage, base + more);
-            return self.consume(Take { cost: missing, ..take }, now);
+            let base = self.correct(take, capacity, base, seen, terms, now);
+            return known.set_base(fingerprint, base);
         }
+        // What was assumed the last time says nothing about this time.
+        let last = known.last_base(fingerprint);
+        self.give_back(take, last.assumed, last.at, now);
         let share = (whole.capacity() / u64::from(terms.nodes.max(1))).max(1);
-        let (mut gone, at) = match seen {
+        let (said, at) = match seen {
             Some(seen) => (seen.used, now.as_millis().saturating_sub(seen.age.as_millis())),
             None => (0, now.as_millis()),
         };
+        let (mut gone, mut assumed) = (said, 0);
         let (at, used) = (Timestamp::from_millis(at), self.used(&take, now));
         if seen.is_some() || used == 0 {
             if seen.is_none() || terms.incomplete {
                 gone = gone.max(whole.capacity().saturating_sub(share));
             }
-            let left = terms.part(whole.capacity().saturating_sub(gone)).min(capacity);
-            let left = if gone == 0 { capacity } else { left };
-            let missing = capacity.saturating_sub(left).saturating_sub(self.used(&take, at));
-            self.consume(Take { cost: missing, ..take }, at);
+            let used = self.used(&take, at);
+            let missing = |gone: u64| {
+                let left = terms.part(whole.capacity().saturating_sub(gone)).min(capacity);
+                let left = if gone == 0 { capacity } else { left };
+                capacity.saturating_sub(left).saturating_sub(used)
+            };
+            assumed = missing(gone).saturating_sub(missing(said));
+            self.consume(Take { cost: missing(gone), ..take }, at);
         }
-        known.set_base(fingerprint, terms.outage, gone);
+        known.set_base(fingerprint, Base { outage: terms.outage, gone, assumed, at });
+    }
+
+    /// Has the counter go on from where it should have begun, by what is known now: what was counted since comes on top.
+    fn correct(
+        &self,
+        take: Take<'_>,
+        capacity: u64,
+        base: Base,
+        seen: Option<Seen>,
+        terms: &Terms,
+        now: Timestamp,
+    ) -> Base {
+        // What nobody knows anything of stays with its share.
+        let gone = seen.map_or(base.gone, |seen| seen.used);
+        if gone >= base.gone {
+            let more = terms.part(gone - base.gone).min(capacity.saturating_sub(self.used(&take, now)));
+            self.consume(Take { cost: more, ..take }, now);
+            return Base { gone, ..base };
+        }
+        if terms.incomplete {
+            return base;
+        }
+        let cost = base.assumed.min(terms.part(base.gone - gone));
+        self.give_back(take, cost, base.at, now);
+        Base { gone, assumed: 0, ..base }
+    }
+
+    fn give_back(&self, take: Take<'_>, cost: u64, since: Timestamp, now: Timestamp) {
+        if cost > 0 {
+            let back = Operation { take: Take { cost, ..take }, action: Action::Return { since } };
+            self.memory.apply_at(&[back], now);
+        }
     }
 
     fn consume(&self, take: Take<'_>, at: Timestamp) {

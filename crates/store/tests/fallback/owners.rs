@@ -68,6 +68,36 @@ async fn a_key_that_nobody_remembers_begins_with_a_share() {
     assert_eq!(fleet.admitted(100, bob).await, 1);
 }
 
+/// Who does not answer might know the worst, so a share is all there is until it does; in this outage, or in the next.
+#[tokio::test]
+async fn what_was_assumed_of_somebody_silent_is_given_back_once_it_has_spoken() {
+    for again in [false, true] {
+        let fleet = Fleet::new(3);
+        let user = owned_by(&fleet, 0, 90);
+        assert_eq!(fleet.admitted(30, user).await, 30);
+        let ask = async |count: usize| {
+            let mut admitted = 0;
+            for _ in 0..count {
+                admitted += u64::from(fleet.admits(0, &[user]).await);
+            }
+            admitted
+        };
+        fleet.set_all_away(true).await;
+        fleet.set_silent(1, true);
+        assert_eq!(ask(40).await, 30, "a share");
+        fleet.set_silent(1, false);
+        if again {
+            fleet.set_all_away(false).await;
+            fleet.settle().await;
+            fleet.set_all_away(true).await;
+        }
+        assert_eq!(ask(40).await, 30, "the rest");
+        fleet.set_all_away(false).await;
+        fleet.settle().await;
+        assert_eq!((ask(10).await, fleet.counted(&user)), (0, 90));
+    }
+}
+
 #[tokio::test]
 async fn nodes_without_the_store_use_that_of_others() {
     let fleet = Fleet::new(5);
