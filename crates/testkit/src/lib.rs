@@ -1,6 +1,6 @@
 //! Real servers for tests and benchmarks.
 //!
-//! Everything runs on free ports of the loopback interface, in a temporary folder, and is gone when its
+//! Everything runs on free ports of the loopback interface (or in a [`Network`] of its own), in a temporary folder, and is gone when its
 //! handle is dropped or the test process dies, however it dies. Starting blocks until the server can be used.
 //! What cannot be started fails at once, with the end of the server's log or the command that installs it.
 //!
@@ -17,6 +17,7 @@
 mod backend;
 mod cluster;
 mod etcd;
+mod network;
 mod ports;
 mod postgres;
 mod process;
@@ -33,6 +34,7 @@ mod zookeeper;
 pub use crate::backend::Backend;
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
 pub use crate::etcd::Etcd;
+pub use crate::network::{Inside, Namespace, Network, Wire};
 pub use crate::ports::Port;
 pub use crate::postgres::Postgres;
 pub use crate::process::{Launch, Process, Signal};

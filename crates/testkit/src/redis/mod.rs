@@ -4,7 +4,7 @@ mod client;
 mod inspect;
 mod options;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use redis::{FromRedisValue, RedisResult, ServerErrorKind};
@@ -31,6 +31,7 @@ pub struct Redis {
     // In this order: the process goes first, then its port and folder.
     process: Process,
     client: Client,
+    host: IpAddr,
     port: Port,
     // Restarting reads the files again.
     tls: Option<(Certificates, ClientCertificates)>,
@@ -56,7 +57,7 @@ impl Redis {
     /// Where clients reach it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.port.address()
+        SocketAddr::new(self.host, self.port.number())
     }
 
     /// The same as a URL, without user and password.

@@ -1,11 +1,13 @@
 //! How a Redis server is to be started.
 
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use super::client::{Client, Login};
 use super::{Redis, answers};
+use crate::network::Namespace;
 use crate::ports::Port;
 use crate::process::Launch;
 use crate::program::Program;
@@ -20,6 +22,14 @@ pub struct RedisOptions {
     config: Option<String>,
     login: Option<Login>,
     tls: Option<(Certificates, ClientCertificates)>,
+    place: Option<Elsewhere>,
+}
+
+/// Where in another network a server is, and what runs it there.
+#[derive(Debug, Clone)]
+struct Elsewhere {
+    address: IpAddr,
+    launcher: (PathBuf, String),
 }
 
 impl RedisOptions {
@@ -59,6 +69,14 @@ impl RedisOptions {
         self
     }
 
+    /// Runs in another network, where it has this address.
+    #[must_use]
+    pub fn inside(mut self, namespace: &Namespace, address: Ipv4Addr) -> Self {
+        self.place = Some(Elsewhere { address: address.into(), launcher: namespace.launcher() });
+        // Whoever is in that network may use it.
+        self.args(["--protected-mode", "no"])
+    }
+
     /// Starts with this configuration file, which the server may rewrite.
     pub(crate) fn config(mut self, text: String) -> Self {
         self.config = Some(text);
@@ -80,7 +98,11 @@ impl RedisOptions {
         let process = self.launch(&port, folder.path(), &socket).start();
         let client = Client::new(socket, self.login.clone());
         answers(&process, &client)?;
-        Ok(Redis { process, client, port, tls: self.tls.clone(), _folder: folder })
+        Ok(Redis { process, client, host: self.host(), port, tls: self.tls.clone(), _folder: folder })
+    }
+
+    fn host(&self) -> IpAddr {
+        self.place.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |place| place.address)
     }
 
     fn launch(&self, port: &Port, folder: &Path, socket: &Path) -> Launch {
@@ -90,14 +112,21 @@ impl RedisOptions {
             std::fs::write(&file, text).expect("the configuration can be written");
             args.push(file.display().to_string());
         }
-        args.extend(words("--bind 127.0.0.1 --daemonize no --appendonly no --unixsocketperm 700 --save"));
+        args.extend(["--bind".into(), self.host().to_string()]);
+        args.extend(words("--daemonize no --appendonly no --unixsocketperm 700 --save"));
         args.push(String::new());
         args.extend(["--dir".into(), folder.display().to_string()]);
         // The handle's own way in: it needs no TLS and takes no part in what happens to the port.
         args.extend(["--unixsocket".into(), socket.display().to_string()]);
         args.extend(self.port_args(port));
         args.extend(self.args.iter().cloned());
-        Launch::new(self.program.path(), folder.join("log")).args(args)
+        let (program, log) = (self.program.path(), folder.join("log"));
+        match &self.place {
+            None => Launch::new(program, log).args(args),
+            Some(Elsewhere { launcher: (enter, namespace), .. }) => {
+                Launch::new(enter, log).args([namespace]).args([program]).args(args)
+            }
+        }
     }
 
     fn port_args(&self, port: &Port) -> Vec<String> {
