@@ -76,7 +76,8 @@ impl Network {
             writeln!(script, "link add {bridge} type bridge forward_delay 0").unwrap();
             writeln!(script, "link set {bridge} up").unwrap();
         }
-        let places = self.nodes.iter().enumerate().map(|(node, place)| (wire_of(node), node_host(node), place));
+        let places =
+            self.nodes.iter().enumerate().map(|(node, place)| (wire_of(node), node_host(node), place));
         for (end, host, place) in places.chain([("hub".to_owned(), HUB, &self.hub)]) {
             let mut inside = String::new();
             for wire in Wire::ALL {

@@ -88,7 +88,8 @@ impl Namespace {
     /// If it may not.
     #[must_use]
     pub fn enter(&self) -> Inside {
-        let open = |path: &Path| File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let open =
+            |path: &Path| File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let outside = open(Path::new("/proc/thread-self/ns/net"));
         go_to(&open(&self.path()));
         Inside { outside, _this_thread: PhantomData }
