@@ -99,8 +99,17 @@ impl Server {
 
     /// The same, with a word on how to start the process.
     pub(crate) fn start_with(args: &[&str], adjust: impl FnOnce(&mut Command) -> &mut Command) -> Self {
-        let mut command = tidegate();
-        command.args(["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        Self::start_at("127.0.0.1", args, adjust)
+    }
+
+    /// The same, at another address.
+    pub(crate) fn start_at(
+        host: &str,
+        args: &[&str],
+        adjust: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
+        let (mut command, any_port) = (tidegate(), format!("{host}:0"));
+        command.args(["serve", "--http", &any_port, "--grpc", &any_port, "--admin", &any_port]);
         adjust(command.args(args)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = follow(child.stdout.take().unwrap());
