@@ -74,11 +74,14 @@ impl Local {
         let mut said = self.memory.apply_at(&ours, now);
         for (index, (asked, terms)) in group.iter().zip(terms).enumerate() {
             // The store granted it, and does not say whether it was settled there: it was admitted, and counts here as well.
-            if matches!(asked.action, Action::Settle { .. }) && said[index].verdict().is_some_and(|gone| !gone.allowed) {
+            if matches!(asked.action, Action::Settle { .. })
+                && said[index].verdict().is_some_and(|gone| !gone.allowed)
+            {
                 let op = Operation { action: Action::Charge, ..ours[index] };
                 self.begin(&op, &asked.take.quota, terms, known, now);
                 let told = self.memory.apply_at(&[op], now).first().and_then(Outcome::verdict).copied();
-                told.into_iter().for_each(|told| said[index] = Outcome::Verdict(Verdict { allowed: true, ..told }));
+                told.into_iter()
+                    .for_each(|told| said[index] = Outcome::Verdict(Verdict { allowed: true, ..told }));
             }
         }
         let capped = said[group.len()..].iter().filter_map(Outcome::verdict).find(|verdict| !verdict.allowed);
