@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Action, Group, HoldId, Operation, Span, Verdict};
+use tidegate_core::{Action, Group, HoldId, Operation, Retry, Span, Verdict};
 
 use crate::{Deadline, Outcome, Outcomes};
 
@@ -118,11 +118,16 @@ async fn settle<P: Places>(
         match settled[index] {
             // The figures of the hold are those of the take.
             Outcome::Verdict(verdict) | Outcome::Local(verdict) if verdict.allowed => {}
-            Outcome::Verdict(gone) => held[index] = Outcome::Verdict(Verdict { held: true, ..gone }),
-            Outcome::Local(gone) => held[index] = Outcome::Local(Verdict { held: true, ..gone }),
+            Outcome::Verdict(gone) => held[index] = Outcome::Verdict(too_late(gone)),
+            Outcome::Local(gone) => held[index] = Outcome::Local(too_late(gone)),
             failed => held[index] = failed,
         }
     }
+}
+
+/// What is told if a hold is gone: it came too late, and is welcome to try again.
+fn too_late(gone: Verdict) -> Verdict {
+    Verdict { held: true, retry: Retry::After(MAX_HOLD), reset_after: MAX_HOLD, ..gone }
 }
 
 /// Lets go of what was held, and tells each what it would have been told alone.

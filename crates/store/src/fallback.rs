@@ -209,7 +209,7 @@ impl<S: Store> Fallback<S> {
 
     fn terms(&self, part: Part, nodes: u32, careful: bool, complete: bool, era: u64) -> Terms {
         let outage = 1 + self.troubles.load(Ordering::Relaxed);
-        Terms { part, nodes, careful, incomplete: !complete, era, outage }
+        Terms { part, nodes, careful, incomplete: !complete, era, outage, owes: false }
     }
 
     /// Takes note of what the store says, or a node that counts in its place.
@@ -306,8 +306,11 @@ impl<S: Store> Fallback<S> {
         complete: bool,
         era: u64,
     ) -> Outcomes {
-        let terms: SmallVec<[Terms; 4]> =
-            parts.iter().map(|part| self.terms(*part, nodes, careful, complete, era)).collect();
+        let terms = group.iter().zip(parts).map(|(op, part)| Terms {
+            owes: self.ledger.owes(op.take.key.fingerprint()),
+            ..self.terms(*part, nodes, careful, complete, era)
+        });
+        let terms: SmallVec<[Terms; 4]> = terms.collect();
         let said = self.local.decide(group, &terms, &self.known, self.clock.now());
         self.write_down(group, &said, |at, quota| terms[at].share(quota));
         said

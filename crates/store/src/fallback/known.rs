@@ -18,7 +18,7 @@ const AT_ONCE: u64 = 1_000;
 const NOBODY: u64 = 0;
 
 /// No outage has this number.
-const NEVER: u64 = 0;
+pub(super) const NEVER: u64 = 0;
 
 /// A table in which each key has one place, and the last one to come has it.
 pub(super) struct Known {
@@ -136,15 +136,8 @@ impl Known {
         if from == node.0 { None } else { self.recall(fingerprint, now) }
     }
 
-    /// Where counting a key began here in this outage, if it has begun.
-    pub(super) fn base(&self, fingerprint: [u64; 2], outage: u64) -> Option<Base> {
-        let (stripe, place) = self.find(fingerprint);
-        let slot = stripe.lock()[place];
-        (slot.fingerprint == fingerprint && slot.base.outage == outage).then_some(slot.base)
-    }
-
-    /// Where counting a key last began here, in whichever outage.
-    pub(super) fn last_base(&self, fingerprint: [u64; 2]) -> Base {
+    /// Where counting a key last began here.
+    pub(super) fn base(&self, fingerprint: [u64; 2]) -> Base {
         let (stripe, place) = self.find(fingerprint);
         let slot = stripe.lock()[place];
         if slot.fingerprint == fingerprint { slot.base } else { Base::default() }

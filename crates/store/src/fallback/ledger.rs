@@ -13,7 +13,7 @@ use crate::memory::MAX_MEMORY;
 /// The most keys that are remembered. What is admitted beyond them is never settled.
 const MAX_KEYS: usize = 1_000_000;
 
-/// The most payments of a key of which nobody knows whether they were made. More are taken to have been.
+/// The most payments of a key that are out, or of which nobody knows whether they were made. No others are begun before that is known.
 const MAX_UNSURE: usize = 4;
 
 /// How many locks there are.
@@ -178,6 +178,11 @@ impl Ledger {
         self.len() > 0 && self.stripe(fingerprint).lock().contains_key(&fingerprint)
     }
 
+    /// Whether something was admitted of a key that is in no payment.
+    pub(super) fn has_unbilled(&self, fingerprint: [u64; 2]) -> bool {
+        self.stripe(fingerprint).lock().get(&fingerprint).is_some_and(|owed| owed.admitted > 0)
+    }
+
     pub(super) fn standing(&self, fingerprint: [u64; 2]) -> Standing {
         match self.stripe(fingerprint).lock().get(&fingerprint) {
             Some(owed) if owed.leaving => Standing::Leaving,
@@ -205,7 +210,8 @@ impl Ledger {
             owed.unsure.drain(..).partition(remembered);
         made.iter().for_each(|payment| self.count_settled(payment));
         let mut payments = again;
-        let admitted = std::mem::take(&mut owed.admitted);
+        let room = payments.len() + owed.out < MAX_UNSURE;
+        let admitted = if room { std::mem::take(&mut owed.admitted) } else { 0 };
         if admitted > 0 {
             let key = Key::new(&owed.rule_id, owed.quota.algorithm(), owed.tag);
             let cost = gone(&Take::new(key, owed.counted_by, 0)).min(admitted);
@@ -217,7 +223,7 @@ impl Ledger {
             }
         }
         if payments.is_empty() {
-            if owed.out == 0 {
+            if owed.out == 0 && owed.admitted == 0 {
                 self.forget(&mut debts, fingerprint);
             }
             return None;
@@ -254,8 +260,8 @@ impl Ledger {
             owed.out = owed.out.saturating_sub(1);
             match paid {
                 Paid::No => owed.admitted = owed.admitted.saturating_add(payment.cost),
-                Paid::Perhaps if owed.unsure.len() < MAX_UNSURE => owed.unsure.push(*payment),
-                Paid::Yes | Paid::Perhaps => self.count_settled(payment),
+                Paid::Perhaps => owed.unsure.push(*payment),
+                Paid::Yes => self.count_settled(payment),
             }
         }
         if owed.out == 0 && !owed.is_owing() {

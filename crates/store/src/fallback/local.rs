@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Group, Key, Operation, Quota, Retry, Span, Tag, Take, Timestamp, Verdict};
 
-use super::known::{Base, Known};
+use super::known::{Base, Known, NEVER};
 use crate::peers::{Part, Seen};
 use crate::{MemoryStore, Outcome, Outcomes};
 
@@ -22,6 +23,8 @@ pub(super) struct Local {
     /// What a key is allowed in an emergency.
     cap: Quota,
     emergency: AtomicBool,
+    /// Held while a counter is brought to where it should begin: twice would be too much, or too little.
+    seeding: Mutex<()>,
 }
 
 /// How an operation is to be counted.
@@ -38,11 +41,13 @@ pub(super) struct Terms {
     /// In which era what is known was gathered, and in which outage that is.
     pub(super) era: u64,
     pub(super) outage: u64,
+    /// Whether the store does not know all that was counted here.
+    pub(super) owes: bool,
 }
 
 impl Local {
     pub(super) fn new(memory: MemoryStore, cap: Quota) -> Self {
-        Self { memory, cap, emergency: AtomicBool::new(false) }
+        Self { memory, cap, emergency: AtomicBool::new(false), seeding: Mutex::new(()) }
     }
 
     /// Whether nothing is known of anybody: then there is a small allowance for each key only.
@@ -64,26 +69,19 @@ impl Local {
         }
         let mut ours: Group<'_> = group.iter().zip(terms).map(|(op, terms)| terms.adjust(op)).collect();
         for (op, (asked, terms)) in ours.iter().zip(group.iter().zip(terms)) {
-            if counts(op) {
-                self.begin(op, &asked.take.quota, terms, known, now);
+            let fingerprint = op.take.key.fingerprint();
+            if counts(op) && !known.is_complete(fingerprint, terms.era) {
+                let _one_at_a_time = self.seeding.lock();
+                self.seed(op, &asked.take.quota, terms, known, now);
+                if !terms.incomplete {
+                    known.complete(fingerprint, terms.era);
+                }
             }
         }
         if emergency {
             ours.extend(group.iter().filter_map(|op| self.allowance(op)));
         }
-        let mut said = self.memory.apply_at(&ours, now);
-        for (index, (asked, terms)) in group.iter().zip(terms).enumerate() {
-            // The store granted it, and does not say whether it was settled there: it was admitted, and counts here as well.
-            if matches!(asked.action, Action::Settle { .. })
-                && said[index].verdict().is_some_and(|gone| !gone.allowed)
-            {
-                let op = Operation { action: Action::Charge, ..ours[index] };
-                self.begin(&op, &asked.take.quota, terms, known, now);
-                let told = self.memory.apply_at(&[op], now).first().and_then(Outcome::verdict).copied();
-                told.into_iter()
-                    .for_each(|told| said[index] = Outcome::Verdict(Verdict { allowed: true, ..told }));
-            }
-        }
+        let said = self.memory.apply_at(&ours, now);
         let capped = said[group.len()..].iter().filter_map(Outcome::verdict).find(|verdict| !verdict.allowed);
         let capped = capped.map(|verdict| (verdict.retry, verdict.reset_after));
         let told = said.into_iter().zip(group).map(|(outcome, op)| {
@@ -121,28 +119,18 @@ impl Local {
         known.first().and_then(Outcome::verdict).map_or(0, Verdict::used)
     }
 
-    /// Has the counter begin from what is known, unless it has in this era.
-    fn begin(&self, op: &Operation<'_>, whole: &Quota, terms: &Terms, known: &Known, now: Timestamp) {
-        let fingerprint = op.take.key.fingerprint();
-        if !known.is_complete(fingerprint, terms.era) {
-            self.seed(op, whole, terms, known, now);
-            if !terms.incomplete {
-                known.complete(fingerprint, terms.era);
-            }
-        }
-    }
-
     /// Has the counter be at least as used as anybody knows it to be, or, if nobody does, as if all but one share of it were.
     fn seed(&self, op: &Operation<'_>, whole: &Quota, terms: &Terms, known: &Known, now: Timestamp) {
         let (capacity, fingerprint) = (op.take.quota.capacity(), op.take.key.fingerprint());
         let seen = known.recall(fingerprint, now);
         let take = Take { request_id: None, shadow: false, ..op.take };
-        if let Some(base) = known.base(fingerprint, terms.outage) {
-            let base = self.correct(take, capacity, base, seen, terms, now);
-            return known.set_base(fingerprint, base);
+        let last = known.base(fingerprint);
+        // As long as the store does not know what was counted, counting has not begun anew.
+        if last.outage == terms.outage || (terms.owes && last.outage != NEVER) {
+            let base = self.correct(take, capacity, last, seen, terms, now);
+            return known.set_base(fingerprint, Base { outage: terms.outage, ..base });
         }
         // What was assumed the last time says nothing about this time.
-        let last = known.last_base(fingerprint);
         self.give_back(take, last.assumed, last.at, now);
         let share = (whole.capacity() / u64::from(terms.nodes.max(1))).max(1);
         let (said, at) = match seen {
@@ -161,8 +149,9 @@ impl Local {
                 let left = if gone == 0 { capacity } else { left };
                 capacity.saturating_sub(left).saturating_sub(used)
             };
-            assumed = missing(gone).saturating_sub(missing(said));
-            self.consume(Take { cost: missing(gone), ..take }, at);
+            if self.consume(Take { cost: missing(gone), ..take }, at) {
+                assumed = missing(gone).saturating_sub(missing(said));
+            }
         }
         known.set_base(fingerprint, Base { outage: terms.outage, gone, assumed, at });
     }
@@ -182,7 +171,7 @@ impl Local {
         if gone >= base.gone {
             let more = terms.part(gone - base.gone).min(capacity.saturating_sub(self.used(&take, now)));
             self.consume(Take { cost: more, ..take }, now);
-            return Base { gone, ..base };
+            return Base { gone, assumed: if gone > base.gone { 0 } else { base.assumed }, ..base };
         }
         if terms.incomplete {
             return base;
@@ -199,10 +188,15 @@ impl Local {
         }
     }
 
-    fn consume(&self, take: Take<'_>, at: Timestamp) {
-        if take.cost > 0 {
-            self.memory.apply_at(&[take.into()], at);
+    /// Takes something from a counter, or as much of it as is not held by others; says whether it was all of it.
+    fn consume(&self, take: Take<'_>, at: Timestamp) -> bool {
+        let allowed =
+            |said: &Outcomes| said.iter().all(|said| said.verdict().is_some_and(|said| said.allowed));
+        if take.cost == 0 || allowed(&self.memory.apply_at(&[take.into()], at)) {
+            return true;
         }
+        self.memory.apply_at(&[Operation { take, action: Action::Charge }], at);
+        false
     }
 
     /// The operation on what its key is allowed in an emergency.

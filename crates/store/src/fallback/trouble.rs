@@ -138,7 +138,8 @@ impl<S: Store> Fallback<S> {
             ledger::Standing::Even => None,
             ledger::Standing::Owing if self.pace.may_settle() => {
                 bills.extend(self.bill(fingerprint, now));
-                None
+                // What is out already may be all that can be for now.
+                self.ledger.has_unbilled(fingerprint).then_some(Failure::NotReady)
             }
             ledger::Standing::Owing | ledger::Standing::Leaving => Some(Failure::NotReady),
         }
