@@ -69,7 +69,7 @@ fn nodes_without_the_store_use_that_of_others() {
     fleet.are("normal");
     fleet.settled();
     crowd.enter(AFTER);
-    crowd.each_has_had(10);
+    crowd.each_has_had(30);
 
     let tally = crowd.end();
     tally.print(&["before", "cutting", "parted", "stopped", "after"]);
