@@ -27,7 +27,7 @@ use crate::store::Clockwork;
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a refusal says something about a server that is not asked any more.
-const REMEMBERED: Duration = Duration::from_secs(10);
+const REMEMBERED: Duration = Duration::from_secs(3);
 
 /// A group on its way.
 #[derive(Debug)]

@@ -119,14 +119,14 @@ fn an_owner_that_is_killed_takes_with_it_only_what_it_told_nobody() {
     }
     println!("of {LIMIT} and {UNHEARD} that nobody heard of: {worst} at most, for {} users", orphans.len());
 
-    // Started again, it goes on from what the others say. Whoever counted meanwhile did so on four fifths of the limit, and
-    // says what it counted of those: the fifth that is missing comes on top if that is the last word.
+    // Started again, it goes on from what the others say. Whoever counted meanwhile did so on four fifths of the limit, and has left
+    // of it what it has left of those.
     story.nodes.start_node(victim);
     story.nodes.know_each_other();
     let again = story.exhaust();
     println!("{again} admitted after it was started again");
     for &user in &orphans {
-        let most = LIMIT + UNHEARD + LIMIT / NODES as u64;
+        let most = LIMIT + UNHEARD;
         assert!(story.all.of(user) <= most, "user {user}: {}", story.all.of(user));
     }
     // What it had not told the store is lost with it, heard of or not.

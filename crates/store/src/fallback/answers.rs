@@ -81,7 +81,10 @@ impl<S: Store> Fallback<S> {
     fn recall(&self, node: NodeId, asked: &Asked) -> Option<Seen> {
         let (op, now) = (asked.operation(), self.clock.now());
         let heard = self.known.news_to(node, op.take.key.fingerprint(), now);
-        let counted = self.local.seen(&op, now);
+        let counted = match self.ledger.counted_by(op.take.key.fingerprint()) {
+            Some(share) => self.local.seen_by(&op, share, now),
+            None => self.local.seen(&op, now),
+        };
         match (heard, counted) {
             (Some(heard), Some(counted)) => Some(if counted.used >= heard.used { counted } else { heard }),
             (heard, counted) => counted.or(heard),

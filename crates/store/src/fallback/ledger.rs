@@ -178,6 +178,11 @@ impl Ledger {
         self.len() > 0 && self.stripe(fingerprint).lock().contains_key(&fingerprint)
     }
 
+    /// The share of its quota by which a key is counted here, if the store does not know all of that.
+    pub(super) fn counted_by(&self, fingerprint: [u64; 2]) -> Option<Quota> {
+        self.stripe(fingerprint).lock().get(&fingerprint).map(|owed| owed.counted_by)
+    }
+
     /// Whether something was admitted of a key that is in no payment.
     pub(super) fn has_unbilled(&self, fingerprint: [u64; 2]) -> bool {
         self.stripe(fingerprint).lock().get(&fingerprint).is_some_and(|owed| owed.admitted > 0)

@@ -112,6 +112,14 @@ impl Local {
         (used > 0).then_some(Seen { used, age: Span::ZERO, reset_after })
     }
 
+    /// The same of a key that is counted by a share of its quota: of the rest, others may have handed out what they may.
+    pub(super) fn seen_by(&self, op: &Operation<'_>, share: Quota, now: Timestamp) -> Option<Seen> {
+        let part = Operation { take: Take { quota: share, ..op.take }, action: Action::Peek };
+        let seen = self.seen(&part, now)?;
+        let left = share.capacity().saturating_sub(seen.used);
+        Some(Seen { used: op.take.quota.capacity().saturating_sub(left), ..seen })
+    }
+
     /// How much of a counter is gone, given the quota that it was counted by.
     pub(super) fn used(&self, take: &Take<'_>, at: Timestamp) -> u64 {
         let look = Operation { take: Take { cost: 0, request_id: None, ..*take }, action: Action::Peek };

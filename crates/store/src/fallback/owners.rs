@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Action, HoldId, Operation, Tag};
+use tidegate_core::{Action, Group, HoldId, Operation, Tag};
 
+use super::ledger::Bill;
 use super::local::come_again;
+use super::recovery::{Trip, paid};
 use super::suspects::bit;
 use super::{By, Fallback};
 use crate::coordinator::{Places, apply_group};
@@ -110,16 +112,13 @@ impl<S: Store> Fallback<S> {
         })
     }
 
-    /// Has another node's store decide, if anybody says to have it, and nothing is owed to it from here.
+    /// Has another node's store decide, if anybody says to have it; what is owed to it from here is paid first.
     async fn borrow_store(
         &self,
         peers: &Arc<dyn Peers>,
         group: &[Operation<'_>],
         deadline: Deadline,
     ) -> Borrowed {
-        if group.iter().any(|op| self.ledger.owes(op.take.key.fingerprint())) {
-            return Borrowed::Nobody;
-        }
         let now = self.clock.now().as_millis();
         let storeless = self.storeless.lock().clone();
         let lacks = |node: NodeId| storeless.iter().any(|(known, until)| *known == node && *until > now);
@@ -132,9 +131,27 @@ impl<S: Store> Fallback<S> {
         able.rotate_left(usize::try_from(first).unwrap_or_default());
         let mut borrowed = Borrowed::Nobody;
         for node in able.into_iter().take(LENDERS) {
-            let asked = group.iter().map(|op| Asked::new(op, None)).collect();
-            match peers.call(node, Call::Store(asked), self.soon(deadline)).await {
-                Ok(Reply::Outcomes(said)) if said.len() == group.len() => {
+            let bills: SmallVec<[Bill; 1]> = group
+                .iter()
+                .filter_map(|op| self.bill(op.take.key.fingerprint(), self.clock.now()))
+                .collect();
+            let trip = Trip::new(&self.ledger, bills.iter().collect());
+            if group.iter().any(|op| self.ledger.has_unbilled(op.take.key.fingerprint())) {
+                return Borrowed::Nobody;
+            }
+            let payments: Group<'_> = bills.iter().flat_map(Bill::operations).collect();
+            let asked: Vec<Asked> = payments.iter().chain(group).map(|op| Asked::new(op, None)).collect();
+            let count = asked.len();
+            let call = peers.call(node, Call::Store(asked), self.soon(deadline));
+            match trip.follow(call).await {
+                Ok(Reply::Outcomes(mut said)) if said.len() == count => {
+                    let mut paid_for = said.drain(..payments.len()).map(|outcome| paid(&outcome));
+                    bills.iter().for_each(|bill| {
+                        let became: SmallVec<[_; 2]> = paid_for.by_ref().take(bill.len()).collect();
+                        self.ledger.resolve(bill, became.into_iter());
+                    });
+                    drop(paid_for);
+                    trip.end();
                     if said.iter().all(|outcome| matches!(outcome, Outcome::Verdict(_))) {
                         self.learn(group, &said, None);
                         return Borrowed::Decided(said);
