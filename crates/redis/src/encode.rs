@@ -22,6 +22,7 @@ pub(crate) struct OwnedOp {
     request_id: Option<RequestId>,
     shadow: bool,
     denies: bool,
+    is_local: bool,
 }
 
 impl OwnedOp {
@@ -36,12 +37,18 @@ impl OwnedOp {
             request_id: take.request_id,
             shadow: take.shadow,
             denies: take.on_store_failure == OnStoreFailure::Deny && !take.shadow,
+            is_local: take.on_store_failure.is_local(),
         }
     }
 
     /// Whether a request is turned away if this cannot be decided.
     pub(crate) fn denies(&self) -> bool {
         self.denies
+    }
+
+    /// Whether it is counted elsewhere if this cannot be decided in time.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_local
     }
 
     /// Whether this is a take like most: of a small counter, with nothing out of the ordinary.

@@ -29,6 +29,9 @@ const CALL_LIMIT: Duration = Duration::from_secs(1);
 /// How long a refusal says something about a server that is not asked any more.
 const REMEMBERED: Duration = Duration::from_secs(3);
 
+/// Whoever waits may give up this much before the deadline is seen to be over here.
+const CLOSE: Duration = Duration::from_millis(1);
+
 /// A group on its way.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -52,6 +55,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Answered {
     pub(crate) outcomes: Outcomes,
     pub(crate) at: Option<Timestamp>,
+    /// What was asked, if it may be too late: it may have to be given back.
+    pub(crate) late: Option<Box<SmallVec<[OwnedOp; 1]>>>,
 }
 
 impl Waiting {
@@ -66,7 +71,8 @@ impl Waiting {
 
     /// Answers; whoever asked may be gone.
     fn answer(self, outcomes: Outcomes, at: Option<Timestamp>) {
-        self.reply.send(Answered { outcomes, at }).ok();
+        let late = (self.deadline <= Instant::now() + CLOSE).then(|| Box::new(self.ops));
+        self.reply.send(Answered { outcomes, at, late }).ok();
     }
 
     /// Answers every operation with the same.

@@ -346,11 +346,8 @@ impl Places for RedisStore {
             Err(failure) => return fail(failure),
         };
         let owned: SmallVec<[OwnedOp; 1]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
-        let takes = |op: &&OwnedOp| matches!(op.action, Action::Take);
-        let turned_away = owned.iter().any(OwnedOp::denies);
-        let taken = if turned_away { owned.iter().filter(takes).cloned().collect() } else { Vec::new() };
         let (reply, answer) = oneshot::channel();
-        let late = Late { shard: Arc::clone(&shard), slot: place, taken, count: ops.len() };
+        let late = Late { shard: Arc::clone(&shard), slot: place, count: ops.len() };
         shard.submit(Waiting::new(owned, place, deadline.at(), reply));
         Box::pin(late.wait(answer, deadline.at()))
     }
@@ -368,8 +365,6 @@ impl Places for RedisStore {
 struct Late {
     shard: Arc<Shard>,
     slot: u16,
-    /// What to give back if it is allowed after the request was turned away; nothing if it would not be.
-    taken: Vec<OwnedOp>,
     count: usize,
 }
 
@@ -382,9 +377,7 @@ impl Late {
                 self.shard.stats.count_error(Failure::Deadline);
                 self.shard.link.breaker.look();
                 let outcomes = self.all(Outcome::Unknown(Failure::Deadline));
-                if !self.taken.is_empty() {
-                    tokio::spawn(self.give_back(answer));
-                }
+                tokio::spawn(self.give_back(answer));
                 outcomes
             }
         }
@@ -394,15 +387,21 @@ impl Late {
         std::iter::repeat_n(outcome, self.count).collect()
     }
 
-    /// Gives back what was taken for a request that was turned away. If the answer never comes, it is assumed to
+    /// Gives back what was taken for a request that was turned away or counted elsewhere. If the answer never comes, it is assumed to
     /// have been taken and stays so.
     async fn give_back(self, answer: oneshot::Receiver<Answered>) {
-        let Ok(Answered { outcomes, at: Some(since) }) = answer.await else { return };
+        let Ok(Answered { outcomes, at: Some(since), late: Some(asked) }) = answer.await else { return };
         let allowed = |outcome: &Outcome| outcome.verdict().is_none_or(|verdict| verdict.allowed);
         if !outcomes.iter().all(allowed) {
             return;
         }
-        let ops = self.taken.iter().map(|op| op.returned(since)).collect();
+        let turned_away = asked.iter().any(OwnedOp::denies);
+        let counts_twice = |op: &&OwnedOp| op.action == Action::Take && (turned_away || op.is_local());
+        let ops: SmallVec<[OwnedOp; 1]> =
+            asked.iter().filter(counts_twice).map(|op| op.returned(since)).collect();
+        if ops.is_empty() {
+            return;
+        }
         let (reply, _) = oneshot::channel();
         let deadline = Instant::now() + RETURN_LIMIT;
         self.shard.submit(Waiting::new(ops, self.slot, deadline, reply));
