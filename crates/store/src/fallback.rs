@@ -164,6 +164,11 @@ impl<S: Store> Fallback<S> {
         self.ledger.clear();
     }
 
+    /// Decides a group without waiting, if nobody but this node need be asked: the store is away, and all of it is counted here.
+    pub fn try_decide(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
+        if self.is_troubled() { self.decide_at_once(group, By::Caller) } else { None }
+    }
+
     /// Decides a group of which the store knows nothing, because it was never reached, and nobody else does. Its keys are hashed
     /// with a secret that nobody else has, so nothing of it can be settled.
     pub fn decide_alone(&self, group: &[Operation<'_>]) -> Outcomes {

@@ -160,6 +160,11 @@ impl Shared {
         if secret.is_none() && !self.is_shared {
             return groups.iter().map(|group| self.store.inner().decide_alone(group)).collect();
         }
+        if let [group] = groups
+            && let Some(outcomes) = self.store.inner().try_decide(group)
+        {
+            return vec![outcomes];
+        }
         if self.remember {
             self.store.apply(groups, deadline).await
         } else {

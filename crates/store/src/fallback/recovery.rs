@@ -30,7 +30,9 @@ impl<S: Store> Fallback<S> {
         } else {
             self.note_trouble();
         }
-        self.pace.look(well, owing, now);
+        // Also with the store of another node, if that is all there is.
+        let lent = self.settings.peers.as_ref().is_some_and(|peers| peers.any_has_store());
+        self.pace.look(well || lent, owing, now);
         if let Some(peers) = &self.settings.peers {
             peers.announce(Standing { has_store: well, owes: self.ledger.parts() });
             let others = peers.others();
