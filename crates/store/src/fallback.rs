@@ -311,10 +311,15 @@ impl<S: Store> Fallback<S> {
         complete: bool,
         era: u64,
     ) -> Outcomes {
-        let terms = group.iter().zip(parts).map(|(op, part)| Terms {
-            owes: self.ledger.owes(op.take.key.fingerprint()),
-            ..self.terms(*part, nodes, careful, complete, era)
-        });
+        // Whether something is owed makes a difference only where counting may begin anew.
+        let owes = |op: &Operation<'_>| {
+            let fingerprint = op.take.key.fingerprint();
+            !self.known.is_complete(fingerprint, era) && self.ledger.owes(fingerprint)
+        };
+        let terms = group
+            .iter()
+            .zip(parts)
+            .map(|(op, part)| Terms { owes: owes(op), ..self.terms(*part, nodes, careful, complete, era) });
         let terms: SmallVec<[Terms; 4]> = terms.collect();
         let said = self.local.decide(group, &terms, &self.known, self.clock.now());
         self.write_down(group, &said, |at, quota| terms[at].share(quota));

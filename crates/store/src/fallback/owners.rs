@@ -131,10 +131,12 @@ impl<S: Store> Fallback<S> {
         able.rotate_left(usize::try_from(first).unwrap_or_default());
         let mut borrowed = Borrowed::Nobody;
         for node in able.into_iter().take(LENDERS) {
-            let bills: SmallVec<[Bill; 1]> = group
-                .iter()
-                .filter_map(|op| self.bill(op.take.key.fingerprint(), self.clock.now()))
-                .collect();
+            let owing = group.iter().filter(|op| self.ledger.owes(op.take.key.fingerprint()));
+            if owing.clone().any(|_| !self.pace.may_settle()) {
+                return Borrowed::Nobody;
+            }
+            let bill = |op: &Operation<'_>| self.bill(op.take.key.fingerprint(), self.clock.now());
+            let bills: SmallVec<[Bill; 1]> = owing.filter_map(bill).collect();
             let trip = Trip::new(&self.ledger, bills.iter().collect());
             if group.iter().any(|op| self.ledger.has_unbilled(op.take.key.fingerprint())) {
                 return Borrowed::Nobody;

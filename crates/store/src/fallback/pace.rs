@@ -8,10 +8,10 @@ use tidegate_core::{Span, Timestamp};
 use crate::coordinator::MAX_HOLD;
 
 /// How many keys may be settled a second, however little the store is used.
-const LEAST: u64 = 100;
+const LEAST: u64 = 50;
 
-/// What share of what the store usually has to do may be added, in percent.
-const PERCENT: u64 = 10;
+/// What share of what the store usually has to do may be added, in percent of its operations: charging one costs it more than deciding one.
+const PERCENT: u64 = 5;
 
 /// How long a store has to be well before anything is settled: by then all that others held when it went away is let go of, and what
 /// is taken is not less because of it.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_what_is_usual_is_added_and_not_at_once() {
+    fn a_twentieth_of_what_is_usual_is_added_and_not_at_once() {
         let (pace, mut now) = (Pace::default(), 1_000_000);
         for _ in 0..600 {
             now += TICK;
@@ -130,16 +130,16 @@ mod tests {
         assert_eq!(settled(&pace, &mut now, 5, false), 0, "there is nobody to settle with");
         assert_eq!(settled(&pace, &mut now, 1, true), 0, "not before all is let go of that was held");
         let first = settled(&pace, &mut now, 1, true);
-        assert!((100..400).contains(&first), "{first}");
+        assert!((50..200).contains(&first), "{first}");
         settled(&pace, &mut now, 3, true);
         let later = settled(&pace, &mut now, 1, true);
-        assert!((950..=1_000).contains(&later), "{later}");
+        assert!((475..=500).contains(&later), "{later}");
     }
 
     #[test]
     fn a_store_that_is_little_used_is_settled_with_all_the_same() {
         let (pace, mut now) = (Pace::default(), 1_000_000);
         settled(&pace, &mut now, 5, true);
-        assert_eq!(settled(&pace, &mut now, 10, true), 1_000);
+        assert_eq!(settled(&pace, &mut now, 10, true), 500);
     }
 }
