@@ -2,14 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_precision_loss, reason = "a benchmark")]
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_cluster::calls::{CallFigures, CallServer, Caller};
 use tidegate_cluster::{Keyring, Opener, Sealer};
 use tidegate_core::{Algorithm, Key, Operation, Quota, Span, Tag, Take};
-use tidegate_store::peers::{Answers, Asked, Call, NodeId, Reply};
+use tidegate_store::peers::{Answers, Asked, Call, NodeId, Replied, Reply};
 use tidegate_store::{Deadline, MemoryStore, Store, SystemClock};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -25,11 +24,7 @@ const PATIENT: Duration = Duration::from_secs(10);
 struct Desk(MemoryStore);
 
 impl Answers for Desk {
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move {
             match call {
                 Call::Decide(asked) | Call::Store(asked) => {

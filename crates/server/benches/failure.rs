@@ -4,7 +4,6 @@
 //! the store is asked while debts are settled is read from its own counters.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_precision_loss, reason = "a benchmark")]
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use tidegate::cluster::{Cluster, Fleet, Keyring, Settings, Timing};
 use tidegate::core::Facet;
 use tidegate::store::Deadline;
-use tidegate::store::peers::{Answers, Call, Reply};
+use tidegate::store::peers::{Answers, Call, Replied};
 use tidegate::{Limiter, Quota, Request, Rule, RuleSet, RuleSetParts, Span, Status};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::Redis;
@@ -41,11 +40,7 @@ struct Node {
 struct Counting(Arc<Limiter>);
 
 impl Answers for Counting {
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move { self.0.answer(call, deadline).await.unwrap() })
     }
 }

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::cluster::{Fleet, Keyring};
 use tidegate::store::Deadline;
-use tidegate::store::peers::{Answers, Call, Reply};
+use tidegate::store::peers::{Answers, Call, Replied, Reply};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -79,11 +78,7 @@ impl Membership {
 struct Counting(Arc<Node>);
 
 impl Answers for Counting {
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move {
             // Without a shared store there is nothing to stand in for, and nothing that others could ask for.
             self.0.limiter.answer(call, deadline).await.unwrap_or(Reply::Owes(0))

@@ -80,14 +80,13 @@ pub trait Peers: Send + Sync {
     fn announce(&self, standing: Standing);
 }
 
+/// What is answered to another node, once it is known.
+pub type Replied<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+
 /// Whoever answers what other nodes ask.
 pub trait Answers: Send + Sync {
     /// Answers a call, by the deadline.
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a>;
 }
 
 /// What one node asks another.

@@ -1,7 +1,6 @@
 //! Nodes to ask, with counters in memory, and what to ask them.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use tidegate_cluster::calls::{CallFigures, CallServer, Caller};
 use tidegate_cluster::{Keyring, Opener, Sealer, SharedKeyring};
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Algorithm, Quota, Span, Tag};
-use tidegate_store::peers::{Answers, Asked, Call, NodeId, Reply, Seen};
+use tidegate_store::peers::{Answers, Asked, Call, NodeId, Replied, Reply, Seen};
 use tidegate_store::{Deadline, Failure, MemoryStore, Outcome, Store, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
@@ -42,11 +41,7 @@ pub(crate) struct Desk {
 }
 
 impl Answers for Desk {
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move {
             match call {
                 Call::Decide(asked) | Call::Store(asked) => {

@@ -1,6 +1,5 @@
 //! What this node answers when other nodes ask.
 
-use std::pin::Pin;
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -8,15 +7,11 @@ use tidegate_core::{Group, Operation};
 
 use super::owners::settles;
 use super::{By, Fallback};
-use crate::peers::{Answers, Asked, Call, NodeId, Reply, Seen};
+use crate::peers::{Answers, Asked, Call, NodeId, Replied, Reply, Seen};
 use crate::{Deadline, Failure, Outcome, Outcomes, Store};
 
 impl<S: Store> Answers for Fallback<S> {
-    fn answer<'a>(
-        &'a self,
-        call: &'a Call,
-        deadline: Deadline,
-    ) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+    fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move {
             match call {
                 Call::Decide(asked) => Reply::Outcomes(self.decide_for_another(asked, deadline).await),
