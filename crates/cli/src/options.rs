@@ -109,7 +109,7 @@ pub(crate) struct Options {
     pub(crate) nodes: Option<NonZeroU32>,
 
     /// Where this node talks to the others that share the store, over TCP and UDP: when the store is away, one of them counts each
-    /// key. Needs --cluster-secret [default: it knows of no others]
+    /// key. Needs --cluster-secret [default: none]
     #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_CLUSTER", help_heading = "Cluster")]
     pub(crate) cluster: Option<SocketAddr>,
 
@@ -122,11 +122,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", env = "TIDEGATE_CLUSTER_SECRET", help_heading = "Cluster")]
     pub(crate) cluster_secret: Option<PathBuf>,
 
-    /// Where others reach --cluster, if that listens on all addresses [default: where it listens]
+    /// Where others reach --cluster, if not where it listens: needed if it listens on all addresses [default: none]
     #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_ADVERTISE", help_heading = "Cluster")]
     pub(crate) advertise: Option<SocketAddr>,
 
-    /// What this node is called among others; it should stay the same when it is started again [default: the advertised address]
+    /// What this node is called among others, if not by its address; it should stay the same when it is started again
+    /// [default: none]
     #[arg(long, value_name = "NAME", env = "TIDEGATE_NODE_NAME", help_heading = "Cluster")]
     pub(crate) node_name: Option<String>,
 

@@ -6,7 +6,7 @@
 //!
 //! When the store is back, its keys are handed back one by one: what was admitted without it, as far as time has not given it back
 //! since, is taken there, and only then is it asked again. So nobody who used up a limit without the store finds it unused
-//! afterwards.
+//! afterwards, as long as the node that counted is there to say so.
 //!
 //! The way down, per key, each step only if the one before it fails:
 //! the store → the owner → (the owner's own way: its store → the store of a node that has one → counting there).
@@ -40,6 +40,9 @@ use ledger::{Bill, Ledger};
 use local::{Local, Terms, admitted};
 use pace::Pace;
 use suspects::Suspects;
+
+/// Nobody waits longer for other nodes, however long for the store.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How to do without the store.
 pub struct FallbackSettings {
@@ -97,6 +100,7 @@ pub struct Fallback<S> {
 impl<S: Store> Fallback<S> {
     /// Stands in for `inner`.
     pub fn new(inner: S, settings: FallbackSettings, clock: Arc<dyn Clock>) -> Self {
+        let settings = FallbackSettings { patience: settings.patience.min(LONGEST_PATIENCE), ..settings };
         let memory = MemoryStore::new(settings.max_keys, Arc::clone(&clock));
         Self {
             inner,
@@ -166,7 +170,7 @@ impl<S: Store> Fallback<S> {
 
     /// Decides a group without waiting, if nobody but this node need be asked: the store is away, and all of it is counted here.
     pub fn try_decide(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
-        if self.is_troubled() { self.decide_at_once(group, By::Caller) } else { None }
+        if self.is_troubled() && !group.is_empty() { self.decide_at_once(group, By::Caller) } else { None }
     }
 
     /// Decides a group of which the store knows nothing, because it was never reached, and nobody else does. Its keys are hashed
@@ -190,8 +194,8 @@ impl<S: Store> Fallback<S> {
         self.decided.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether anything is out of the ordinary.
-    fn is_troubled(&self) -> bool {
+    /// Whether anything is out of the ordinary: the store fails, or has until recently.
+    pub fn is_troubled(&self) -> bool {
         self.troubled.load(Ordering::Relaxed) || self.ledger.len() > 0 || self.suspects.any()
     }
 

@@ -173,7 +173,10 @@ impl Limiter {
         let request = &told(request, tier.as_deref());
         match &self.backend {
             Backend::Memory(memory) => self.decide(memory, request, adjust),
-            Backend::Shared(shared) => Box::pin(self.ask(shared, request, arrived, adjust)).await,
+            Backend::Shared(shared) => match self.try_ask(shared, request, adjust) {
+                Some(checked) => checked,
+                None => Box::pin(self.ask(shared, request, arrived, adjust)).await,
+            },
         }
     }
 
@@ -226,6 +229,21 @@ impl Limiter {
             let message = format!("the user's tier cannot be looked up without waiting; use {instead}");
             RequestError { field: "tier", message }
         })
+    }
+
+    /// Decides without a shared store that is away, if it is this node that counts in its place. Then nobody need be waited for.
+    fn try_ask(
+        &self,
+        shared: &Shared,
+        request: &Request<'_>,
+        adjust: fn(&mut [Operation<'_>]),
+    ) -> Option<Result<Checked, RequestError>> {
+        if !shared.is_troubled() {
+            return None;
+        }
+        let rules = self.rules.load();
+        let decision = shared.try_decide(Terms { rules: &rules, now: self.clock.now(), adjust }, request)?;
+        Some(decision.map(|decision| Checked { decision, rules }))
     }
 
     /// Asks a shared store. To be put in a box, so that those who have none need not carry around what it takes.

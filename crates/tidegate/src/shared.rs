@@ -99,6 +99,29 @@ impl Shared {
         self.store.clear();
     }
 
+    /// Whether the store fails, or has until recently.
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.store.inner().is_troubled()
+    }
+
+    /// Decides a request without waiting, if nobody but this node need be asked.
+    pub(crate) fn try_decide(
+        &self,
+        terms: Terms<'_>,
+        request: &Request<'_>,
+    ) -> Option<Result<Decision, RequestError>> {
+        let secret = self.secret();
+        if secret.is_none() && !self.is_shared {
+            return None;
+        }
+        let (question, group) = match Question::new(terms, request, self.hashed_with(secret)) {
+            Ok(asked) => asked,
+            Err(error) => return Some(Err(error)),
+        };
+        let outcomes = self.store.inner().try_decide(&group)?;
+        Some(Ok(question.answer(&group, &outcomes)))
+    }
+
     /// Decides a request that arrived at `arrived`.
     pub(crate) async fn decide(
         &self,
@@ -159,11 +182,6 @@ impl Shared {
         }
         if secret.is_none() && !self.is_shared {
             return groups.iter().map(|group| self.store.inner().decide_alone(group)).collect();
-        }
-        if let [group] = groups
-            && let Some(outcomes) = self.store.inner().try_decide(group)
-        {
-            return vec![outcomes];
         }
         if self.remember {
             self.store.apply(groups, deadline).await

@@ -10,8 +10,8 @@ use super::crowd::{Answer, Crowd, Plan};
 
 const RULES: &str = "
 rules:
-  - { rule_id: tenant, identifier_type: tenant_id, algorithm: token_bucket, limit: 600, window: 10s }
-  - { rule_id: user, identifier_type: user_id, algorithm: sliding_window, limit: 300, window: 10s }
+  - { rule_id: tenant, identifier_type: tenant_id, algorithm: token_bucket, limit: 2000, window: 10s }
+  - { rule_id: user, identifier_type: user_id, algorithm: sliding_window, limit: 1500, window: 10s }
 ";
 
 /// Tenants that send steadily.
@@ -28,7 +28,7 @@ fn body(tenant: usize) -> String {
 
 /// Far below what each tenant may send.
 fn most(_: usize, phase: usize) -> usize {
-    [20, 200, 20][phase]
+    [20, 2_000, 20][phase]
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_spike_and_a_flood_are_felt_by_nobody_else() {
     let fleet = Fleet::ready(&vec![redis.url(); 3], RULES, &["--store-timeout", "1s"]);
     let bodies = || (0..TENANTS).map(body).collect();
     let steady = |pause| Plan { bodies: bodies(), most, callers: 2, pause: Duration::from_millis(pause) };
-    // Time is part of these stories: 4 s of calm, 6 s of a spike of ten times as much, 6 s of a flood.
+    // Time is part of these stories: 4 s of calm, 30 s of a spike of ten times as much, 6 s of a flood.
     let seconds = |seconds| thread::sleep(Duration::from_secs(seconds));
     let calm = || Crowd::start(&fleet, steady(60));
 
@@ -48,7 +48,7 @@ fn a_spike_and_a_flood_are_felt_by_nobody_else() {
 
     let crowd = Crowd::start(&fleet, steady(6));
     crowd.enter(SPIKE);
-    seconds(6);
+    seconds(30);
     let during = crowd.end();
 
     let crowd = calm();
