@@ -158,6 +158,12 @@ impl<S: Store> Fallback<S> {
                         self.learn(group, &said, None);
                         return Borrowed::Decided(said);
                     }
+                    let is_slow = said.iter().any(|outcome| matches!(outcome, Outcome::Unknown(_)));
+                    if is_slow && !self.has_store_for(group) {
+                        // It has the store, and others count there: only this node is known to be without it.
+                        borrowed = Borrowed::Unanswered;
+                        continue;
+                    }
                     let mut storeless = self.storeless.lock();
                     storeless.retain(|(known, until)| *known != node && *until > now);
                     storeless.push((node, now + STORELESS_MS));
