@@ -1,6 +1,5 @@
 //! Some nodes lose the store, others keep it; and one of them is slow for a while.
 
-use std::thread;
 use std::time::Duration;
 
 use tidegate_testkit::{Proxy, Redis};
@@ -59,12 +58,15 @@ fn nodes_without_the_store_use_that_of_others() {
     crowd.each_has_had(8);
 
     crowd.enter(STOPPED);
-    let unanswered = fleet.sum("tidegate_forwards_unanswered_total");
+    let unanswered = || {
+        CUT.iter().map(|&node| metric(&fleet.nodes[node], "tidegate_forwards_unanswered_total")).sum::<u64>()
+    };
+    let before = unanswered();
     fleet.nodes[SLOW].signal("STOP");
-    // As long as nobody gives it up; its callers wait for it.
-    thread::sleep(Duration::from_millis(1_500));
+    // Not so long that anybody gives it up.
+    wait_for("requests that it does not answer", || (unanswered() > before + 10).then_some(()));
     fleet.nodes[SLOW].signal("CONT");
-    println!("{} forwards unanswered", fleet.sum("tidegate_forwards_unanswered_total") - unanswered);
+    println!("{} forwards unanswered", unanswered() - before);
     proxies.iter().for_each(Proxy::heal);
     fleet.are("normal");
     fleet.settled();
