@@ -9,6 +9,7 @@
 //! or a second implementation of them (in Redis) on the [`Take`]s of a request.
 
 pub mod algorithm;
+pub mod cost;
 pub mod decision;
 pub mod demand;
 pub mod descriptor;
@@ -29,6 +30,7 @@ pub mod tier;
 pub mod time;
 pub mod verdict;
 
+pub use cost::{Charge, Cost};
 pub use decision::{Decision, RuleVerdict, Status};
 pub use demand::Demand;
 pub use descriptor::{Descriptor, DescriptorDecision, DescriptorDemand};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::take::HoldId;
+
 /// Named texts a request carries: its headers, its attributes.
 ///
 /// A trait, so that a server's own header map can be asked directly instead of being copied. Requests may move between
@@ -103,6 +105,11 @@ pub struct Request<'a> {
     pub cost: u64,
     /// Makes a retry of an admitted request free, within bounds. Only from callers that are trusted.
     pub request_id: Option<&'a str>,
+    /// How long its body is, if that is known.
+    pub body_bytes: Option<u64>,
+    /// What to call that which is held for rules that are [charged by the answer](crate::cost::Charge); only from callers that
+    /// will tell what the answer was. Without it, such rules are charged what would have been held.
+    pub hold: Option<HoldId>,
 }
 
 impl<'a> Request<'a> {
@@ -120,6 +127,8 @@ impl<'a> Request<'a> {
             attributes: &(),
             cost: 1,
             request_id: None,
+            body_bytes: None,
+            hold: None,
         }
     }
 }

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::cost::{Charge, Cost};
 use crate::descriptor::DescriptorMatch;
 use crate::identity::{Identifier, Identity, Part};
 use crate::pattern::Pattern;
 use crate::quota::Quota;
 use crate::request::counted_ip;
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 
 /// One rule, as its author meant it.
 #[derive(Clone, Debug)]
@@ -31,6 +32,12 @@ pub struct Rule {
     pub on_missing_identity: OnMissingIdentity,
     /// How much.
     pub allowance: Allowance,
+    /// How much of that a request takes.
+    pub cost: Cost,
+    /// What the answer to a request changes about that, if anything.
+    pub charge: Option<Box<Charge>>,
+    /// What becomes of a request for which too little is left.
+    pub on_limit: OnLimit,
     /// Counts and reports, but never refuses and never holds up another rule.
     pub shadow: bool,
     /// Other figures for one identity or for all, possibly until a date.
@@ -51,6 +58,9 @@ impl Rule {
             identifier: identifier.into(),
             on_missing_identity: OnMissingIdentity::default(),
             allowance: Allowance::Fixed(quota),
+            cost: Cost::default(),
+            charge: None,
+            on_limit: OnLimit::default(),
             shadow: false,
             overrides: Vec::new(),
             on_store_failure: OnStoreFailure::default(),
@@ -72,6 +82,19 @@ pub enum Allowance {
     Planned(Quota),
     /// No end of it: nothing is counted. For rules about descriptors, which would otherwise fall under wider ones.
     Unlimited,
+}
+
+/// What becomes of a request for which too little is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLimit {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It waits for its turn, wherever somebody can wait; then it is refused.
+    Delay {
+        /// No longer than this.
+        longest: Span,
+    },
 }
 
 /// What becomes of a request without the identity a rule counts by.

@@ -110,7 +110,6 @@ impl<'a> CheckBody<'a> {
     /// The request to decide. Empty texts count as absent.
     pub fn request(&self) -> Request<'_> {
         Request {
-            path: &self.resource,
             tenant: present(self.tenant.as_deref()),
             user: present(self.user.as_deref()),
             tier: present(self.tier.as_deref()),
@@ -121,6 +120,7 @@ impl<'a> CheckBody<'a> {
             attributes: &self.attributes.0,
             cost: self.cost,
             request_id: present(self.request_id.as_deref()),
+            ..Request::new(&self.resource)
         }
     }
 }

@@ -1,0 +1,1 @@
+//! A reverse proxy with the limiter inside.
