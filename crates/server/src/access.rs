@@ -1,6 +1,6 @@
 //! Who may ask at all.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
@@ -23,6 +23,14 @@ impl Access {
     pub(crate) fn new(config: &Config) -> Result<Self, StartError> {
         let token = config.token.as_deref().map(Token::new).transpose()?;
         Ok(Self { networks: config.allowed_networks.clone(), token })
+    }
+
+    /// Sees to it that a listener that everybody can reach asks something of them.
+    pub(crate) fn protect(&self, listener: &'static str, address: SocketAddr) -> Result<(), StartError> {
+        if address.ip().to_canonical().is_loopback() || self.is_restricted() {
+            return Ok(());
+        }
+        Err(StartError::Unprotected { listener, address })
     }
 
     /// Whether a listener that everybody can reach asks anything of them.

@@ -17,18 +17,38 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// How long the head of a request may take.
-const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a connection may be kept for later: longer than proxies keep theirs, so that they end it and not we.
-const IDLE_PATIENCE: Duration = Duration::from_secs(300);
-
-/// How often it is looked at.
+/// How often a connection is looked at, at most.
 const TICK: Duration = Duration::from_secs(5);
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// To send the head of a request.
+    pub head: Duration,
+    /// Between requests.
+    pub idle: Duration,
+    /// To take any part of an answer.
+    pub take: Duration,
+}
+
+impl Default for Patience {
+    /// Connections are kept for longer than proxies keep theirs, so that they end them and not we.
+    fn default() -> Self {
+        Self { head: Duration::from_secs(10), idle: Duration::from_secs(300), take: Duration::from_secs(60) }
+    }
+}
+
+impl Patience {
+    /// How often to look.
+    fn tick(&self) -> Duration {
+        let shortest = self.head.min(self.idle).min(self.take);
+        TICK.min(shortest / 2).max(Duration::from_millis(10))
+    }
+}
 
 /// What connections are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Go on.
     Serving,
     /// Ask clients to go elsewhere: a connection that ends with an answer takes no request down with it.
@@ -44,10 +64,11 @@ pub(crate) async fn drive(
     activity: &Activity,
     mut phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
+    patience: Patience,
 ) {
     let mut connection = pin!(connection);
-    let mut watchdog = Watchdog::new();
-    let mut ticks = interval(TICK);
+    let mut watchdog = Watchdog::new(patience);
+    let mut ticks = interval(patience.tick());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut closing = false;
     let end = max_age.and_then(|age| Instant::now().checked_add(age));
@@ -66,7 +87,8 @@ pub(crate) async fn drive(
             },
             now = ticks.tick() => {
                 let overdue = watchdog.is_overdue(activity, now);
-                if overdue && closing {
+                // There is no gentle way to end an answer that nobody takes.
+                if overdue && (closing || activity.is_stuck()) {
                     return;
                 }
                 if !overdue && (closing || end.is_none_or(|end| now < end)) {
@@ -93,6 +115,10 @@ pub(crate) struct Activity {
     shared: AtomicBool,
     /// Whether it is to end with the next answer.
     leaving: AtomicBool,
+    /// Pieces written to the network, ever.
+    writes: AtomicU32,
+    /// Whether there is more to write than the client takes.
+    stuck: AtomicBool,
 }
 
 impl Activity {
@@ -111,6 +137,18 @@ impl Activity {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A piece was written, or could not be because the client has not taken the last ones yet.
+    pub(crate) fn wrote(&self, taken: bool) {
+        if taken {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.stuck.store(!taken, Ordering::Relaxed);
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
     /// A request has begun; it ends when what is returned is dropped.
     pub(crate) fn begin(self: &Arc<Self>, version: http::Version) -> InFlight {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -124,6 +162,9 @@ impl Activity {
     fn state(&self) -> State {
         let requests = self.requests.load(Ordering::Relaxed);
         let reading = self.reads.load(Ordering::Relaxed) != self.reads_finished.load(Ordering::Relaxed);
+        if self.is_stuck() {
+            return State::Stuck(self.writes.load(Ordering::Relaxed));
+        }
         match (self.in_flight.load(Ordering::Relaxed), requests) {
             // The first request is expected as soon as there is a connection.
             (0, 0) => State::Head(0),
@@ -157,16 +198,19 @@ enum State {
     Busy,
     Head(u32),
     Idle(u32),
+    /// With how many pieces it had written by then.
+    Stuck(u32),
 }
 
 /// Knows since when a connection has been at the same thing.
 struct Watchdog {
+    patience: Patience,
     seen: Option<(State, Instant)>,
 }
 
 impl Watchdog {
-    fn new() -> Self {
-        Self { seen: None }
+    fn new(patience: Patience) -> Self {
+        Self { patience, seen: None }
     }
 
     fn is_overdue(&mut self, activity: &Activity, now: Instant) -> bool {
@@ -178,8 +222,9 @@ impl Watchdog {
         self.seen = Some((state, since));
         match state {
             State::Busy => false,
-            State::Head(_) => now - since >= HEAD_PATIENCE,
-            State::Idle(_) => now - since >= IDLE_PATIENCE,
+            State::Head(_) => now - since >= self.patience.head,
+            State::Idle(_) => now - since >= self.patience.idle,
+            State::Stuck(_) => now - since >= self.patience.take,
         }
     }
 }
@@ -227,7 +272,8 @@ mod tests {
 
     #[test]
     fn a_head_must_arrive_soon() {
-        let (activity, mut watchdog, start) = (Activity::default(), Watchdog::new(), Instant::now());
+        let (activity, mut watchdog, start) =
+            (Activity::default(), Watchdog::new(Patience::default()), Instant::now());
         assert!(!watchdog.is_overdue(&activity, start));
         activity.read();
         assert!(!watchdog.is_overdue(&activity, after(start, 9)));
@@ -236,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_request_may_take_its_time_and_a_connection_may_rest() {
-        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new());
+        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
         let start = Instant::now();
         activity.read();
         let request = activity.begin(http::Version::HTTP_11);
@@ -253,8 +299,25 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_must_be_taken() {
+        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
+        let start = Instant::now();
+        let _request = activity.begin(http::Version::HTTP_11);
+        activity.wrote(true);
+        assert!(!watchdog.is_overdue(&activity, start));
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_000)), "there may be nothing to take");
+        activity.wrote(false);
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_001)));
+        activity.wrote(true);
+        activity.wrote(false);
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_060)), "some of it was taken");
+        assert!(!watchdog.is_overdue(&activity, after(start, 1_119)));
+        assert!(watchdog.is_overdue(&activity, after(start, 1_120)));
+    }
+
+    #[test]
     fn a_shared_connection_may_talk_without_asking() {
-        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new());
+        let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
         let start = Instant::now();
         drop(activity.begin(http::Version::HTTP_2));
         activity.read();

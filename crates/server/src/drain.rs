@@ -1,6 +1,5 @@
 //! Listeners that are opened together and ended together, gently.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,31 +10,44 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::Phase;
-use crate::listen::{Connections, Listener};
+use crate::listen::{Connected, Connections, Listener};
 
 /// Some listeners at work. Dropping it cuts them off.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub struct Serving {
     phase: watch::Sender<Phase>,
     accepting: JoinSet<()>,
     connections: Vec<Connections>,
 }
 
+impl Default for Serving {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Serving {
-    pub(crate) fn new() -> Self {
+    /// None yet.
+    pub fn new() -> Self {
         let (phase, _) = watch::channel(Phase::Serving);
         Self { phase, accepting: JoinSet::new(), connections: Vec::new() }
     }
 
-    /// Has `listener` accept connections, and `handler` answer what is asked on them.
-    pub(crate) fn open<H, F, B>(&mut self, listener: Listener, handler: H)
+    /// Has `listener` accept connections. What is asked on each is answered by what `handler` makes of who is there.
+    pub fn open<H, S, F, B>(&mut self, listener: Listener, handler: H)
     where
-        H: Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        H: Fn(Connected) -> S + Clone + Send + Sync + 'static,
+        S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
         self.connections.push(listener.connections());
         self.accepting.spawn(listener.serve(self.phase.subscribe(), handler));
+    }
+
+    /// What connections that are not HTTP any more are to do: see to it that they end when the phase is [`Phase::Closing`].
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
     }
 
     /// Asks clients to go elsewhere, and goes on serving them.

@@ -43,6 +43,8 @@ pub(crate) enum Concern {
     Tiers,
     /// Other nodes. Without them it is well as long as the store is.
     Cluster,
+    /// Where a gateway's requests go, and whom they are from.
+    Gateway,
 }
 
 /// A change of the mode.
@@ -65,7 +67,7 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 struct Known {
     /// What each concern has to say.
-    reasons: [Vec<String>; 5],
+    reasons: [Vec<String>; 6],
     peers: Peers,
     modes: Modes,
     /// The last ones, oldest first.

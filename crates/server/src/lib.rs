@@ -28,10 +28,12 @@
 
 mod access;
 mod admin;
+mod base;
 mod body;
 mod caller;
 mod config;
 mod connection;
+mod crowd;
 mod data;
 mod drain;
 mod error;
@@ -55,6 +57,17 @@ mod tiers;
 mod tls;
 mod tokens;
 mod wait;
+
+/// What a node serves with, for those who serve something else than decisions on it.
+pub mod front {
+    pub use crate::base::{Base, Front, Places};
+    pub use crate::connection::{Patience, Phase};
+    pub use crate::crowd::Crowd;
+    pub use crate::drain::Serving;
+    pub use crate::listen::{Connected, Listener, Public};
+    pub use crate::node::{Node, Shown};
+    pub use crate::tls::{Tls, TlsTerms};
+}
 
 pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, SharedStore, TlsFiles};
 pub use error::{RunError, StartError};

@@ -15,10 +15,12 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::connection::{Activity, Phase, Sending, drive};
+use crate::connection::{Activity, Patience, Phase, Sending, drive};
+use crate::crowd::{Crowd, Place};
 use crate::tls::Tls;
 use crate::wait::now_or_never;
 
@@ -44,18 +46,50 @@ pub(crate) enum Speaks {
     Http,
     /// HTTP/2 only, for connections up to an age.
     Grpc { max_age: Option<Duration>, tls: Option<Arc<Tls>> },
+    /// The same as the first, with anybody.
+    Public(Public),
+}
+
+/// How a listener is served that anybody may connect to.
+#[derive(Clone, Debug)]
+pub struct Public {
+    /// How it is encrypted, if it is.
+    pub tls: Option<Arc<Tls>>,
+    /// How long clients may take.
+    pub patience: Patience,
+    /// The largest head of a request, in bytes.
+    pub max_head_bytes: u32,
+    /// The most requests at once on one connection.
+    pub max_streams: u32,
+    /// How much of an answer is kept for a client that does not take it, for each request.
+    pub send_buffer: usize,
+    /// How many connections one address may have.
+    pub crowd: Arc<Crowd>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// Where from.
+    pub ip: IpAddr,
+    /// Whether it is encrypted.
+    pub tls: bool,
+    /// The certificate that was shown and verified, if one was.
+    pub certificate: Option<CertificateDer<'static>>,
 }
 
 /// An address that is taken and will be served.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     room: u32,
     slots: Arc<Semaphore>,
     http: Arc<auto::Builder<TokioExecutor>>,
+    patience: Patience,
     max_age: Option<Duration>,
     tls: Option<Arc<Tls>>,
+    crowd: Option<Arc<Crowd>>,
 }
 
 impl Listener {
@@ -73,27 +107,47 @@ impl Listener {
             .keep_alive_interval(HEARTBEAT)
             .keep_alive_timeout(HEARTBEAT)
             .timer(TokioTimer::new());
-        let (http, max_age, tls) = match speaks {
-            Speaks::Http => (http, None, None),
-            Speaks::Grpc { max_age, tls } => {
-                // Nobody asks a call what day it is.
-                http.http2().auto_date_header(false);
-                (http.http2_only(), max_age, tls)
-            }
-        };
-        Ok(Self {
+        let mut listener = Self {
             address: socket.local_addr()?,
             socket,
             room,
             slots: Arc::new(Semaphore::new(room as usize)),
-            http: Arc::new(http),
-            max_age,
-            tls,
-        })
+            http: Arc::default(),
+            patience: Patience::default(),
+            max_age: None,
+            tls: None,
+            crowd: None,
+        };
+        let http = match speaks {
+            Speaks::Http => http,
+            Speaks::Grpc { max_age, tls } => {
+                (listener.max_age, listener.tls) = (max_age, tls);
+                // Nobody asks a call what day it is.
+                http.http2().auto_date_header(false);
+                http.http2_only()
+            }
+            Speaks::Public(Public { tls, patience, max_head_bytes, max_streams, send_buffer, crowd }) => {
+                (listener.tls, listener.patience, listener.crowd) = (tls, patience, Some(crowd));
+                // Answers come in pieces of any size, and are not to be copied once more.
+                http.http1().max_buf_size(max_head_bytes as usize).writev(true).half_close(false);
+                http.http2()
+                    .max_concurrent_streams(max_streams)
+                    .max_header_list_size(max_head_bytes)
+                    .max_send_buf_size(send_buffer);
+                http
+            }
+        };
+        listener.http = Arc::new(http);
+        Ok(listener)
+    }
+
+    /// Takes `address` to be served to anybody, for at most `room` connections at once.
+    pub async fn public(address: SocketAddr, how: Public, room: usize) -> io::Result<Self> {
+        Self::bind(address, Speaks::Public(how), room).await
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -102,11 +156,12 @@ impl Listener {
         Connections { room: self.room, slots: Arc::clone(&self.slots) }
     }
 
-    /// Accepts and serves connections until the phase is [`Phase::Closing`]; requests are answered by `handler`.
-    /// Connections go on by themselves.
-    pub(crate) async fn serve<H, F, B>(self, mut phase: watch::Receiver<Phase>, handler: H)
+    /// Accepts and serves connections until the phase is [`Phase::Closing`]; the requests of each are answered by what
+    /// `handler` makes of who is there. Connections go on by themselves.
+    pub(crate) async fn serve<H, S, F, B>(self, mut phase: watch::Receiver<Phase>, handler: H)
     where
-        H: Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        H: Fn(Connected) -> S + Clone + Send + Sync + 'static,
+        S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
@@ -114,15 +169,21 @@ impl Listener {
         let serve = |accepted: Accepted| {
             let (http, handler, phase) = (Arc::clone(&self.http), handler.clone(), connections.clone());
             let max_age = self.max_age.map(|age| give_or_take(age, accepted.peer_port));
-            let tls = self.tls.clone();
+            let (tls, patience, upgrades) = (self.tls.clone(), self.patience, self.crowd.is_some());
             tokio::spawn(async move {
-                let Accepted { stream, peer, _slot, .. } = accepted;
-                let served = Served { http: &http, peer, phase, max_age };
+                let Accepted { stream, peer, room, .. } = accepted;
+                let served = Served { http: &http, phase, max_age, patience, upgrades, room };
                 match tls {
-                    None => served.serve(TokioIo::new(stream), handler).await,
+                    None => {
+                        let connected = Connected { ip: peer, tls: false, certificate: None };
+                        served.serve(TokioIo::new(stream), handler(connected)).await;
+                    }
                     Some(tls) => {
                         if let Some(stream) = tls.accept(stream).await {
-                            served.serve(TokioIo::new(stream), handler).await;
+                            let shown = stream.get_ref().1.peer_certificates();
+                            let certificate = shown.and_then(|shown| shown.first().cloned());
+                            let connected = Connected { ip: peer, tls: true, certificate };
+                            served.serve(TokioIo::new(stream), handler(connected)).await;
                         }
                     }
                 }
@@ -147,9 +208,15 @@ impl Listener {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         match self.socket.accept().await {
             Ok((stream, peer)) => {
+                let (peer, peer_port) = (peer.ip().to_canonical(), peer.port());
+                let place = match &self.crowd {
+                    // Whoever has too many already learns it by being hung up on, which costs nobody anything.
+                    Some(crowd) => Some(crowd.enter(peer)?),
+                    None => None,
+                };
                 // Answers are small and whole; waiting for more to send would only delay them.
                 stream.set_nodelay(true).ok()?;
-                Some(Accepted { stream, peer: peer.ip().to_canonical(), peer_port: peer.port(), _slot: slot })
+                Some(Accepted { stream, peer, peer_port, room: Room { _slot: slot, _place: place } })
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::ConnectionAborted {
@@ -167,7 +234,13 @@ struct Accepted {
     stream: TcpStream,
     peer: IpAddr,
     peer_port: u16,
+    room: Room,
+}
+
+/// The room a connection takes, for as long as there are bytes on it, whatever they mean.
+struct Room {
     _slot: OwnedSemaphorePermit,
+    _place: Option<Place>,
 }
 
 /// `age` give or take a tenth, by the peer's port: so that connections made together do not end together.
@@ -179,32 +252,41 @@ fn give_or_take(age: Duration, port: u16) -> Duration {
 /// How a connection is served.
 struct Served<'l> {
     http: &'l auto::Builder<TokioExecutor>,
-    peer: IpAddr,
     phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
+    patience: Patience,
+    /// Whether something else than HTTP may be spoken once both ends agree.
+    upgrades: bool,
+    room: Room,
 }
 
 impl Served<'_> {
     async fn serve<I, H, F, B>(self, io: I, handler: H)
     where
         I: Read + Write + Unpin + Send + 'static,
-        H: Fn(IpAddr, Request<Incoming>) -> F,
+        H: Fn(Request<Incoming>) -> F,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
-        let Self { http, peer, phase, max_age } = self;
+        let Self { http, phase, max_age, patience, upgrades, room } = self;
         let activity = Arc::new(Activity::default());
-        let io = Watched { io, activity: Arc::clone(&activity) };
+        let io = Watched { io, activity: Arc::clone(&activity), _room: room };
         let service = service_fn(|request: Request<Incoming>| {
             let in_flight = activity.begin(request.version());
-            let answer = handler(peer, request);
+            let answer = handler(request);
             async move {
                 let mut response = answer.await;
                 in_flight.activity().part(response.headers_mut());
                 Ok::<_, Infallible>(response.map(|body| Sending::new(body, in_flight)))
             }
         });
-        drive(http.serve_connection(io, service), &activity, phase, max_age).await;
+        // The kind that can be upgraded takes HTTP/1.1 from anybody, whatever the builder says.
+        if upgrades {
+            let connection = http.serve_connection_with_upgrades(io, service);
+            drive(connection, &activity, phase, max_age, patience).await;
+        } else {
+            drive(http.serve_connection(io, service), &activity, phase, max_age, patience).await;
+        }
     }
 }
 
@@ -227,10 +309,11 @@ impl Connections {
     }
 }
 
-/// A connection's bytes, with a note of when some come in.
+/// A connection's bytes, with a note of when some come in or go out.
 struct Watched<I> {
     io: I,
     activity: Arc<Activity>,
+    _room: Room,
 }
 
 impl<I: Read + Unpin> Read for Watched<I> {
@@ -249,7 +332,9 @@ impl<I: Read + Unpin> Read for Watched<I> {
 
 impl<I: Write + Unpin> Write for Watched<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.activity.wrote(polled.is_ready());
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -269,6 +354,8 @@ impl<I: Write + Unpin> Write for Watched<I> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.activity.wrote(polled.is_ready());
+        polled
     }
 }

@@ -1,12 +1,13 @@
 //! One Tidegate process: what all listeners share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
+use prometheus_client::encoding::DescriptorEncoder;
 use tidegate::{
     Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
 };
@@ -28,7 +29,7 @@ use crate::modes::Peers;
 use crate::reply::Wrong;
 
 /// What all listeners share.
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) limiter: Limiter,
     /// What to call the place where counters are.
     pub(crate) store_kind: String,
@@ -56,6 +57,17 @@ pub(crate) struct Node {
     pub(crate) pulse: Option<Pulse>,
     /// Tells that other rules are in force.
     rules_changed: Notify,
+    /// What a gateway on this node has to show.
+    gateway: OnceLock<Arc<dyn Shown>>,
+}
+
+/// Something on a node, beside the limiter, that metrics and the status page show.
+pub trait Shown: Send + Sync {
+    /// Writes its metrics.
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result;
+
+    /// How it is, at a glance.
+    fn status(&self) -> serde_json::Value;
 }
 
 /// The rules in force with what belongs to them.
@@ -134,7 +146,37 @@ impl Node {
             book,
             pulse,
             rules_changed: Notify::new(),
+            gateway: OnceLock::new(),
         })
+    }
+
+    /// What decides.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Which rate limit headers answers carry.
+    pub fn header_styles(&self) -> &[HeaderStyle] {
+        &self.header_styles
+    }
+
+    /// Where the limits are explained.
+    pub fn documentation_url(&self) -> Option<&str> {
+        self.documentation_url.as_deref()
+    }
+
+    /// Shows what a gateway has to show. There is one at most.
+    pub fn show_gateway(&self, shown: Arc<dyn Shown>) {
+        self.gateway.set(shown).ok();
+    }
+
+    pub(crate) fn gateway(&self) -> Option<&dyn Shown> {
+        self.gateway.get().map(AsRef::as_ref)
+    }
+
+    /// Takes note of what is wrong with what a gateway depends on; nothing: all is well.
+    pub fn note_gateway(&self, reasons: Vec<String>) {
+        self.note(Concern::Gateway, reasons);
     }
 
     /// Whether decisions must be waited for, because the counters are not in this process.
@@ -143,12 +185,12 @@ impl Node {
     }
 
     /// Whether those on requests may have to be, because users' tiers are not in this process either.
-    pub(crate) fn may_wait(&self) -> bool {
+    pub fn may_wait(&self) -> bool {
         self.limiter.may_wait()
     }
 
     /// Decides `request` without waiting and counts that it did.
-    pub(crate) fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
+    pub fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
         let start = Instant::now();
         let checked = self.limiter.try_check(request).map_err(refused)?;
         self.count(&checked, checked.rules(), start.elapsed());
@@ -156,7 +198,7 @@ impl Node {
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
-    pub(crate) async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
+    pub async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
         self.count(&checked, checked.rules(), arrived.elapsed());
         Ok(checked)
@@ -254,7 +296,8 @@ impl Node {
         self.in_force.load_full()
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -360,7 +403,7 @@ impl Node {
     }
 
     /// Whether it is about to end and wants no more requests.
-    pub(crate) fn is_draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 

@@ -45,17 +45,44 @@ pub enum TlsError {
     },
 }
 
+/// What is agreed on with clients besides keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsTerms {
+    /// HTTP/2; whoever must have a certificate must show it.
+    Grpc,
+    /// HTTP/2 or HTTP/1.1; whoever has a certificate may show it, and must if that is `required`.
+    Web {
+        /// Whether clients without a certificate are turned away, if there are authorities for them.
+        required: bool,
+    },
+}
+
+impl TlsTerms {
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Grpc => vec![b"h2".to_vec()],
+            Self::Web { .. } => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        }
+    }
+
+    fn needs_certificate(self) -> bool {
+        matches!(self, Self::Grpc | Self::Web { required: true })
+    }
+}
+
 /// The keys of a listener.
 #[derive(Debug)]
-pub(crate) struct Tls {
+pub struct Tls {
     files: TlsFiles,
+    terms: TlsTerms,
     config: ArcSwap<ServerConfig>,
 }
 
 impl Tls {
-    pub(crate) fn new(files: TlsFiles) -> Result<Self, TlsError> {
-        let config = ArcSwap::new(load(&files)?);
-        Ok(Self { files, config })
+    /// Reads the keys, which are to be [read again](Self::follow) when they change.
+    pub fn new(files: TlsFiles, terms: TlsTerms) -> Result<Self, TlsError> {
+        let config = ArcSwap::new(load(&files, terms)?);
+        Ok(Self { files, terms, config })
     }
 
     /// Agrees on keys with a client; `None` if that fails, which is the client's loss.
@@ -65,7 +92,7 @@ impl Tls {
     }
 
     /// Takes other files into use as they come; files that cannot be used change nothing.
-    pub(crate) async fn follow(self: Arc<Self>) {
+    pub async fn follow(self: Arc<Self>) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = self.changed();
@@ -81,7 +108,7 @@ impl Tls {
 
     /// Reads the files again.
     fn renew(&self) {
-        match load(&self.files) {
+        match load(&self.files, self.terms) {
             Ok(config) => {
                 self.config.store(config);
                 tracing::info!(certificate = %self.files.certificate.display(), "certificate replaced");
@@ -99,7 +126,7 @@ impl Tls {
     }
 }
 
-fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+fn load(files: &TlsFiles, terms: TlsTerms) -> Result<Arc<ServerConfig>, TlsError> {
     let certificates = certificates("a certificate", &files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&files.key)
         .map_err(|error| unusable("a private key", &files.key, &error.to_string()))?;
@@ -113,10 +140,10 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .map_err(unsound)?;
     let builder = match &files.client_authorities {
         None => builder.with_no_client_auth(),
-        Some(path) => builder.with_client_cert_verifier(verifier(path, provider)?),
+        Some(path) => builder.with_client_cert_verifier(verifier(path, provider, terms)?),
     };
     let mut config = builder.with_single_cert(certificates, key).map_err(unsound)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = terms.protocols();
     Ok(Arc::new(config))
 }
 
@@ -124,15 +151,16 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 fn verifier(
     path: &Path,
     provider: Arc<rustls::crypto::CryptoProvider>,
+    terms: TlsTerms,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
     let what = "certificate authorities";
     let mut roots = RootCertStore::empty();
     for certificate in certificates(what, path)? {
         roots.add(certificate).map_err(|error| unusable(what, path, &error.to_string()))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| unusable(what, path, &error.to_string()))
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = if terms.needs_certificate() { verifier } else { verifier.allow_unauthenticated() };
+    verifier.build().map_err(|error| unusable(what, path, &error.to_string()))
 }
 
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

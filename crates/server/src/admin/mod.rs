@@ -21,12 +21,12 @@ use hyper::body::Incoming;
 use tidegate_sources::Subject;
 use tower::ServiceExt;
 
+use crate::base::Places;
 use crate::caller::Gate;
 use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
 use crate::reply::{self, Reply, Wrong};
-use crate::server::Addresses;
 use crate::{metrics, reply::text};
 
 use change::About;
@@ -42,7 +42,7 @@ pub(crate) use status::StatusBody;
 #[derive(Debug)]
 struct Door {
     node: Arc<Node>,
-    addresses: Addresses,
+    places: Places,
 }
 
 /// Every path, its method and what answers.
@@ -122,8 +122,8 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, addresses: Addresses) -> Self {
-        let door = Arc::new(Door { node: Arc::clone(&node), addresses });
+    pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, places: Places) -> Self {
+        let door = Arc::new(Door { node: Arc::clone(&node), places });
         let router = table().into_iter().fold(Router::new(), |router, (path, _, to)| router.route(path, to));
         let router = router
             .fallback(async |uri: Uri| Reply::from(Wrong::not_found(uri.path())))

@@ -12,7 +12,8 @@ use tidegate::store::{Fallback, MemoryStore, Shard, Store};
 
 use super::Door;
 use super::health::HealthBody;
-use crate::node::Node;
+use crate::base::Places;
+use crate::node::{Node, Shown};
 use crate::reply::{self, Reply};
 
 /// All about the node at a glance.
@@ -38,6 +39,9 @@ pub(crate) struct StatusBody {
     decisions: BTreeMap<&'static str, u64>,
     /// Where it listens.
     listeners: Listeners,
+    /// Where requests go and how that is, if it is a gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<serde_json::Value>,
 }
 
 /// Where counters live, and how it has answered.
@@ -107,21 +111,27 @@ impl From<Shard> for ShardBody {
 /// Where the node listens.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Listeners {
-    /// Decisions over HTTP.
-    #[schemars(with = "String")]
-    http: SocketAddr,
-    /// gRPC.
-    #[schemars(with = "String")]
-    grpc: SocketAddr,
+    /// Decisions over HTTP, if it serves them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    http: Option<SocketAddr>,
+    /// gRPC, if it serves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    grpc: Option<SocketAddr>,
+    /// The gateway, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    gateway: Option<SocketAddr>,
     /// Administration.
     #[schemars(with = "String")]
-    admin: SocketAddr,
+    admin: Option<SocketAddr>,
 }
 
 pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
     let node = &door.node;
     let memory = node.limiter.memory();
-    let addresses = door.addresses;
+    let Places { http, grpc, gateway, admin } = door.places;
     let body = StatusBody {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: node.started.elapsed().as_secs(),
@@ -132,7 +142,8 @@ pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
         overflowed: memory.map_or(0, MemoryStore::overflowed),
         store: StoreBody::new(node),
         decisions: node.metrics.decisions.totals(),
-        listeners: Listeners { http: addresses.http, grpc: addresses.grpc, admin: addresses.admin },
+        listeners: Listeners { http, grpc, gateway, admin },
+        gateway: node.gateway().map(Shown::status),
     };
     reply::json(StatusCode::OK, &body)
 }

@@ -103,6 +103,9 @@ impl Collector for Scrape {
         if let Some(cluster) = &node.cluster {
             cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
         }
+        if let Some(gateway) = node.gateway() {
+            gateway.encode(&mut encoder)?;
+        }
         let mut info = encoder.encode_descriptor("build", "What this is", None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
     }
