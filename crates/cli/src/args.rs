@@ -7,7 +7,7 @@ use crate::cluster::ClusterCommand;
 use crate::completions::CompletionsArgs;
 use crate::explain::ExplainArgs;
 use crate::login::hide_logins;
-use crate::options::ServeArgs;
+use crate::options::{GatewayArgs, ServeArgs};
 use crate::rules::RulesCommand;
 use crate::servers::StoreCommand;
 use crate::simulate::SimulateArgs;
@@ -27,6 +27,9 @@ pub(crate) enum Command {
     /// Run the decision service
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
+    /// Run a reverse proxy that forwards what rules allow
+    #[command(after_help = GATEWAY_EXAMPLES)]
+    Gateway(Box<GatewayArgs>),
     /// Ask a running server whether a request may go ahead; if it may, it has been counted
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckArgs>),
@@ -57,6 +60,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate serve                                       try it with example rules
   tidegate serve --rules rules.yaml                    with your own; changes take effect at once
+  tidegate gateway --upstream http://127.0.0.1:9000    forward to a back end what rules allow
   tidegate check --user alice --method GET /orders/7   ask the running server
   tidegate simulate --rules rules.yaml access.log      see whom rules would refuse";
 
@@ -84,6 +88,21 @@ Examples:
   tidegate serve --http 0.0.0.0:8080 --allow-networks 10.0.0.0/8 --token-file /run/secrets/token
   tidegate serve --admin 0.0.0.0:8082 --admin-tokens /etc/tidegate/tokens   (see `tidegate token new --help`)
   TIDEGATE_LOG=json tidegate serve --config tidegate.yaml";
+
+const GATEWAY_EXAMPLES: &str = "\
+Requests are decided like those of `tidegate serve`. What is allowed is forwarded, with the rate limit headers in its answer; what is \
+not is answered with 429 and never reaches a back end. Identity comes from tokens, API keys, client certificates or trusted \
+proxies; whatever a client claims otherwise is removed.
+
+Every option can also be set in the environment and in the file given with --config, where --max-body is TIDEGATE_MAX_BODY and \
+max_body. The command line counts first, then the environment, then the file.
+
+Examples:
+  tidegate gateway --upstream http://127.0.0.1:9000
+  tidegate gateway --upstream http://10.0.0.1:9000,http://10.0.0.2:9000 --rules rules.yaml --store redis://10.0.0.9:6379
+  tidegate gateway --routes routes.yaml --rules rules.yaml --listen 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem
+  tidegate gateway --routes routes.yaml --jwks https://id.example.com/.well-known/jwks.json --tier-claim plan
+  tidegate gateway --upstream http://127.0.0.1:9000 --access-log -";
 
 const CHECK_EXAMPLES: &str = "\
 Exits with 0 if the request may go ahead, with 1 if it may not or the server cannot be asked, with 2 if the question \

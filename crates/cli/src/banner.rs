@@ -16,7 +16,7 @@ const NAMED: usize = 8;
 
 /// Says where everything is, and what to try.
 pub(crate) fn write(
-    out: &mut impl Write,
+    out: &mut dyn Write,
     at: Addresses,
     settings: &Settings,
     rules: &RuleSet,
@@ -36,14 +36,14 @@ pub(crate) fn write(
     writeln!(out, "\nTry it:\n  {}\n", safe(&curl(at.http, settings, rules)))
 }
 
-fn store(settings: &Settings) -> String {
+pub(crate) fn store(settings: &Settings) -> String {
     match &settings.store {
         Store::Memory => format!("memory, up to {} counters", number(settings.config.max_keys as u64)),
         shared => format!("{shared}, shared; a decision waits {:?} for it", settings.config.store_timeout),
     }
 }
 
-fn describe(settings: &Settings, rules: &RuleSet) -> String {
+pub(crate) fn describe(settings: &Settings, rules: &RuleSet) -> String {
     let source = match &settings.rules {
         Some(source) => source.to_string(),
         None => "built-in examples (--rules FILE for your own)".to_owned(),
@@ -74,7 +74,7 @@ pub(crate) fn curl(http: SocketAddr, settings: &Settings, rules: &RuleSet) -> St
 }
 
 /// Where to send something to that listens at `bound`, which may be everywhere.
-fn reachable(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! The configuration file: a flat YAML mapping of the options of `tidegate serve`.
+//! The configuration file: a flat YAML mapping of the options of what serves.
 //!
 //! Its values are read by the very parsers that read the flags; this file only knows YAML.
 
@@ -6,22 +6,21 @@ use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 
+use clap::Args;
 use clap::builder::Resettable;
 use clap::error::ContextKind;
-use clap::{Args, FromArgMatches};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
 use crate::failure::Failure;
 use crate::login::hide_logins;
-use crate::options::Options;
 use crate::suggest;
 
 /// Reads a file; all that is wrong with it is reported together.
-pub(crate) fn read(path: &Path) -> Result<Options, Failure> {
+pub(crate) fn read<O: Args + Default>(path: &Path, command: &'static str) -> Result<O, Failure> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("cannot read the configuration file {name}: {error}")))?;
-    parse(&text).map_err(|wrong| {
+    parse(&text, command).map_err(|wrong| {
         let lines: Vec<String> =
             wrong.iter().map(|Wrong { at, message }| format!("{name}:{at}: {message}")).collect();
         Failure::Usage(format!("the configuration file cannot be used\n{}", lines.join("\n")))
@@ -53,13 +52,12 @@ impl From<Marker> for Place {
     }
 }
 
-/// Reads the text of a file.
-pub(crate) fn parse(text: &str) -> Result<Options, Vec<Wrong>> {
+/// Reads the text of a file with options of `tidegate COMMAND`.
+pub(crate) fn parse<O: Args + Default>(text: &str, command: &'static str) -> Result<O, Vec<Wrong>> {
     let entries = entries(text).map_err(|wrong| vec![wrong])?;
-    let command =
-        Options::augment_args(clap::Command::new("file").no_binary_name(true).disable_help_flag(true));
+    let command = O::augment_args(clap::Command::new(command).no_binary_name(true).disable_help_flag(true));
     let command = command.mut_args(|arg| arg.env(Resettable::Reset));
-    let mut options = Options::default();
+    let mut options = O::default();
     let mut wrong = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let read = if entries[..index].iter().any(|earlier| earlier.key == entry.key) {
@@ -73,13 +71,16 @@ pub(crate) fn parse(text: &str) -> Result<Options, Vec<Wrong>> {
 }
 
 /// Sets one option as if it had been given as a flag.
-fn set(options: &mut Options, command: &clap::Command, entry: &Entry) -> Result<(), String> {
+fn set<O: Args>(options: &mut O, command: &clap::Command, entry: &Entry) -> Result<(), String> {
     let Entry { key, value, .. } = entry;
     let known = || command.get_arguments().map(|arg| arg.get_id().as_str());
     if !known().any(|name| name == key) {
         return Err(match suggest::nearest(key, known()) {
             Some(name) => format!("unknown key `{key}`, did you mean `{name}`?"),
-            None => format!("unknown key `{key}`; `tidegate serve --help` lists all options"),
+            None => {
+                let name = command.get_name();
+                format!("unknown key `{key}`; `tidegate {name} --help` lists all options")
+            }
         });
     }
     let flag = format!("--{}={value}", key.replace('_', "-"));
@@ -176,23 +177,29 @@ fn wrong(at: Place, message: impl Into<String>) -> Wrong {
 
 #[cfg(test)]
 mod tests {
+    use crate::options::ServeOptions;
+
     use super::*;
 
+    fn read(text: &str) -> Result<ServeOptions, Vec<Wrong>> {
+        parse(text, "serve")
+    }
+
     fn problems(text: &str) -> Vec<String> {
-        parse(text).unwrap_err().iter().map(|wrong| format!("{}: {}", wrong.at, wrong.message)).collect()
+        read(text).unwrap_err().iter().map(|wrong| format!("{}: {}", wrong.at, wrong.message)).collect()
     }
 
     #[test]
     fn options_are_read_as_flags_are() {
         let text = "# mine\nhttp: 127.0.0.1:0\nmax_keys: 5000\nheaders: [x-ratelimit, ietf]\ntrusted_proxies: []\n\
                     tier_header: X-Tier\ndrain: 5s\nlog: json\n";
-        let options = parse(text).unwrap();
-        assert_eq!(options.http.unwrap().to_string(), "127.0.0.1:0");
-        assert_eq!((options.max_keys, options.grpc), (Some(5000), None));
+        let ServeOptions { decisions, common: options } = read(text).unwrap();
+        assert_eq!(decisions.http.unwrap().to_string(), "127.0.0.1:0");
+        assert_eq!((options.max_keys, decisions.grpc), (Some(5000), None));
         assert_eq!(options.headers.unwrap().0.len(), 2);
         assert_eq!(options.trusted_proxies.unwrap().0, []);
         assert_eq!(options.tier_header.unwrap(), "x-tier");
-        assert!(parse("").is_ok() && parse("# nothing\n").is_ok() && parse("{}").is_ok());
+        assert!(read("").is_ok() && read("# nothing\n").is_ok() && read("{}").is_ok());
     }
 
     #[test]

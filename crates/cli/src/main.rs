@@ -10,6 +10,8 @@ mod config_file;
 mod decision;
 mod explain;
 mod failure;
+mod gateway;
+mod launch;
 mod log;
 mod login;
 mod options;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let (command, given) = args::parse();
     let outcome = match command {
         Command::Serve(args) => serve::run(&args, &given),
+        Command::Gateway(args) => gateway::run(&args, &given),
         Command::Check(args) => check::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(command) => rules::run(&command),

@@ -1,4 +1,7 @@
-//! The options of `tidegate serve`, each defined once: flag, environment variable and key of the configuration file.
+//! The options of what serves, each defined once: flag, environment variable and key of the configuration file.
+
+mod decisions;
+mod gateway;
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -15,53 +18,52 @@ use tidegate_wire::HeaderStyle;
 use crate::source::{Primary, RulesSource};
 use crate::store::Store;
 
-/// The arguments of `tidegate serve`.
+pub(crate) use decisions::DecisionOptions;
+pub(crate) use gateway::{AccessLogPlace, Bytes, CertificateNeed, ProxyOptions, RefusalStyle};
+
+/// The arguments of something that serves.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ServeArgs {
+pub(crate) struct ServiceArgs<O: clap::Args> {
     /// A YAML file with any of these options
     #[arg(long, value_name = "FILE", env = "TIDEGATE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) options: Options,
+    pub(crate) options: O,
 }
 
-/// What an operator may decide; what is not given is as the help says.
+/// The arguments of `tidegate serve`.
+pub(crate) type ServeArgs = ServiceArgs<ServeOptions>;
+
+/// The arguments of `tidegate gateway`.
+pub(crate) type GatewayArgs = ServiceArgs<GatewayOptions>;
+
+/// What an operator of the decision service may decide.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    pub(crate) decisions: DecisionOptions,
+
+    #[command(flatten)]
+    pub(crate) common: Options,
+}
+
+/// What an operator of a gateway may decide.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct GatewayOptions {
+    #[command(flatten)]
+    pub(crate) proxy: ProxyOptions,
+
+    #[command(flatten)]
+    pub(crate) common: Options,
+}
+
+/// What an operator of either may decide; what is not given is as the help says.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Where decisions are asked for over HTTP [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_HTTP", value_parser = address, help_heading = "Listeners")]
-    pub(crate) http: Option<SocketAddr>,
-
-    /// Where gRPC is served [default: 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_GRPC", value_parser = address, help_heading = "Listeners")]
-    pub(crate) grpc: Option<SocketAddr>,
-
     /// Where health, metrics and rules are [default: 127.0.0.1:8082]
     #[arg(long, value_name = "ADDRESS", env = "TIDEGATE_ADMIN", value_parser = address, help_heading = "Listeners")]
     pub(crate) admin: Option<SocketAddr>,
-
-    /// How long a gRPC connection is used before its client is asked to make another, give or take a tenth; 0s is for
-    /// ever [default: 1d]
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "TIDEGATE_GRPC_MAX_CONNECTION_AGE",
-        help_heading = "Listeners"
-    )]
-    pub(crate) grpc_max_connection_age: Option<Span>,
-
-    /// The certificate, with those that lead to a known authority, for gRPC over TLS
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_CERT", help_heading = "Listeners")]
-    pub(crate) grpc_tls_cert: Option<PathBuf>,
-
-    /// Its private key
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_KEY", help_heading = "Listeners")]
-    pub(crate) grpc_tls_key: Option<PathBuf>,
-
-    /// The authorities whose certificates gRPC clients must have [default: none]
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_GRPC_TLS_CLIENT_CA", help_heading = "Listeners")]
-    pub(crate) grpc_tls_client_ca: Option<PathBuf>,
 
     /// How many connections each listener serves at once [default: 10000]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
@@ -191,11 +193,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "STYLES", env = "TIDEGATE_HEADERS", help_heading = "Answers")]
     pub(crate) headers: Option<List<HeaderStyle>>,
 
-    /// What answers to Envoy carry besides verdicts: headers (see --headers), body (of refusals), metadata (ids of the
-    /// rules) [default: body,metadata]
-    #[arg(long, value_name = "EXTRAS", env = "TIDEGATE_RLS_EXTRAS", help_heading = "Answers")]
-    pub(crate) rls_extras: Option<List<RlsExtra>>,
-
     /// A page that explains the limits, named in refusals
     #[arg(long, value_name = "URL", env = "TIDEGATE_DOCUMENTATION_URL", help_heading = "Answers")]
     pub(crate) documentation_url: Option<String>,
@@ -237,15 +234,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHETHER", env = "TIDEGATE_ADMIN_LOCAL", help_heading = "Access")]
     pub(crate) admin_local: Option<AdminLocal>,
 
-    /// Whether gRPC clients may give quota back with negative hits [default: refuse]
-    #[arg(long, value_name = "WHETHER", env = "TIDEGATE_CREDITS", help_heading = "Access")]
-    pub(crate) credits: Option<Credits>,
-
     /// Names, besides this machine's own, by which browsers may reach the admin listener
     #[arg(long, value_name = "NAMES", env = "TIDEGATE_HOST_NAMES", help_heading = "Access")]
     pub(crate) host_names: Option<List<String>>,
 
-    /// Proxies whose word about a request is taken by /v1/authorize [default: 127.0.0.0/8,::1/128]
+    /// Proxies whose word about a request is taken [default: 127.0.0.0/8,::1/128]
     #[arg(long, value_name = "NETWORKS", env = "TIDEGATE_TRUSTED_PROXIES", help_heading = "Proxies")]
     pub(crate) trusted_proxies: Option<List<Network>>,
 
@@ -399,8 +392,9 @@ mod tests {
 
     #[test]
     fn every_flag_has_an_environment_variable_and_a_key() {
-        let command = Options::augment_args(clap::Command::new("serve"));
-        for arg in command.get_arguments() {
+        let serve = ServeOptions::augment_args(clap::Command::new("serve"));
+        let gateway = GatewayOptions::augment_args(clap::Command::new("gateway"));
+        for arg in serve.get_arguments().chain(gateway.get_arguments()) {
             let key = arg.get_id().as_str();
             let flag = arg.get_long().unwrap_or_default();
             let variable = arg.get_env().and_then(|name| name.to_str()).unwrap_or_default();
@@ -408,7 +402,7 @@ mod tests {
             assert_eq!(variable, format!("TIDEGATE_{}", key.to_uppercase()));
             assert!(arg.get_action().takes_values(), "{key}: a key of a file has a value");
         }
-        assert!(command.get_arguments().count() > 20);
+        assert!(serve.get_arguments().count() > 20 && gateway.get_arguments().count() > 40);
     }
 
     #[test]

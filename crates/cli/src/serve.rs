@@ -1,127 +1,36 @@
 //! `tidegate serve`: the decision service.
 
-use std::io::Write;
-use std::process::ExitCode;
-use std::sync::Arc;
-
 use clap::ArgMatches;
-use tidegate::redis::RedisStore;
 use tidegate_core::RuleSet;
-use tidegate_rules::EXAMPLE;
-use tidegate_server::{Addresses, Config, Membership, RulesFeed, Server, SharedStore, StartError, UserTiers};
-use tidegate_sources::PostgresTiers;
+use tidegate_server::{Addresses, Server};
 
 use crate::banner;
 use crate::failure::{Failure, Outcome};
-use crate::log;
+use crate::launch::{self, Parts, explain};
 use crate::options::{LogFormat, ServeArgs};
-use crate::rules;
 use crate::settings::Settings;
-use crate::signals::Signals;
-use crate::store::Store;
-
-/// What the built-in rules are called in messages.
-const EXAMPLE_NAME: &str = "built-in rules";
 
 /// Serves until told to end; `given` is what the command line and the environment say.
 pub(crate) fn run(args: &ServeArgs, given: &ArgMatches) -> Outcome {
-    let settings = Settings::new(args, given)?;
-    log::start(settings.log, settings.log_level)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve(&settings));
-    // Whatever still runs has been waited for as long as was allowed.
-    runtime.shutdown_background();
-    outcome
+    let settings = Settings::serve(args, given)?;
+    launch::run(&settings, serve(&settings))
 }
 
 async fn serve(settings: &Settings) -> Outcome {
-    let signals =
-        Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
-    let feed = match &settings.rules {
-        None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
-        Some(source) => source.feed(settings.rules_primary.as_ref()),
-    };
-    let tiers = settings.tiers.clone().map(PostgresTiers::new);
-    let cluster = match &settings.together {
-        Some(together) => Some(together.join().await?),
-        None => None,
-    };
-    let config = Config {
-        store: shared_store(settings, cluster.as_ref())?,
-        cluster,
-        tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
-        ..settings.config.clone()
-    };
-    let server = Server::bind(config, feed).await.map_err(|error| explain(&error))?;
+    let signals = launch::signals()?;
+    let Parts { config, rules } = Parts::new(settings).await?;
+    let server = Server::bind(config, rules).await.map_err(|error| explain(&error))?;
     announce(server.addresses(), settings, &server.rules());
-    tokio::select! {
-        ended = server.run(signals.told(1)) => {
-            ended.map_err(|error| Failure::Failed(error.to_string()))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        () = signals.told(2) => Err(Failure::Failed("told to end twice; requests in flight are lost".to_owned())),
-    }
-}
-
-/// The store that nodes share, if there is one. It is connected to as soon as it can be.
-fn shared_store(settings: &Settings, cluster: Option<&Membership>) -> Result<Option<SharedStore>, Failure> {
-    let Store::Redis(url) = &settings.store else { return Ok(None) };
-    let mut store = RedisStore::builder((**url).clone())
-        .timeout(settings.config.store_timeout)
-        .breaker(settings.breaker.settings());
-    if let Some(cluster) = cluster {
-        store = store.offer_secret(cluster.fleet().secret().bytes());
-    }
-    let store =
-        store.start().map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
-    if settings.nodes_unsaid {
-        tracing::warn!(
-            "this node knows of no others: when the store is away, it hands out whole limits; if others share the store, say \
-             where they are (--cluster) or how many (--nodes)"
-        );
-    }
-    Ok(Some(SharedStore::new("redis", Arc::new(store))))
+    launch::until_told(&signals, server.run(signals.told(1))).await
 }
 
 /// Says where everything is: to people on standard output, to programs in the log.
 fn announce(at: Addresses, settings: &Settings, rules: &RuleSet) {
     match settings.log {
-        LogFormat::Human => {
-            let mut out = anstream::stdout().lock();
-            let written = banner::write(&mut out, at, settings, rules).and_then(|()| out.flush());
-            // Nobody may be there to read it, and yet somebody wants to be served.
-            if let Err(error) = written {
-                tracing::warn!(%error, "standard output cannot be written");
-            }
-        }
+        LogFormat::Human => launch::print(|out| banner::write(out, at, settings, rules)),
         LogFormat::Json => {
             let curl = banner::curl(at.http, settings, rules);
             tracing::info!(http = %at.http, grpc = %at.grpc, admin = %at.admin, rules = rules.len(), curl, "listening");
-        }
-    }
-}
-
-/// Why the server does not start, with the options that help.
-fn explain(error: &StartError) -> Failure {
-    match error {
-        StartError::Rules(problems) => rules::unusable(problems),
-        StartError::Unprotected { listener, .. } => {
-            let named = if *listener == "admin" { "--admin-tokens FILE, " } else { "" };
-            Failure::Usage(format!(
-                "{error}\nUse {named}--token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
-            ))
-        }
-        StartError::AdminLocal => Failure::Usage(format!(
-            "{error}\nUse --admin-tokens FILE, --token-file FILE, or --admin-local allow."
-        )),
-        StartError::AdminTokens(_) => Failure::Failed(error.to_string()),
-        StartError::Token | StartError::Tls(_) => Failure::Usage(error.to_string()),
-        StartError::Bind { listener, .. } => {
-            Failure::Failed(format!("{error}\nUse --{listener} ADDRESS, or end what listens there."))
-        }
-        StartError::Source(_) | StartError::Limiter(_) | StartError::Reflection(_) => {
-            Failure::Failed(error.to_string())
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the options mean, taken together.
 
+mod gateway;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +17,13 @@ use crate::cluster::Together;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::options::{
-    AdminLocal, BreakerPreset, Credits, List, LogFormat, LogLevel, Network, Options, RlsExtra, ServeArgs,
+    AdminLocal, BreakerPreset, Credits, DecisionOptions, List, LogFormat, LogLevel, Network, Options,
+    RlsExtra, ServeArgs, ServeOptions, ServiceArgs,
 };
 use crate::source::{Primary, RulesSource};
 use crate::store::Store;
+
+pub(crate) use gateway::GatewaySettings;
 
 /// How to serve.
 pub(crate) struct Settings {
@@ -40,18 +45,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Joins what the command line, the environment and the configuration file say, the first to say it counting.
-    /// `given` is what the first two say; `args` has it too, but not what they left open.
-    pub(crate) fn new(args: &ServeArgs, given: &ArgMatches) -> Result<Self, Failure> {
-        let mut options = match &args.config {
-            Some(path) => config_file::read(path)?,
-            None => Options::default(),
-        };
-        options.update_from_arg_matches(given).map_err(|error| Failure::Usage(error.to_string()))?;
-        Self::resolve(options)
+    /// How to serve decisions. `given` is what the command line and the environment say; `args` has it too, but not what
+    /// they left open.
+    pub(crate) fn serve(args: &ServeArgs, given: &ArgMatches) -> Result<Self, Failure> {
+        let ServeOptions { decisions, common } = joined(args, given, "serve")?;
+        Self::resolve(common, decisions)
     }
 
-    fn resolve(options: Options) -> Result<Self, Failure> {
+    /// What is common to all that serve. `decisions` are those of the decision service, if it is one.
+    fn resolve(options: Options, decisions: DecisionOptions) -> Result<Self, Failure> {
         let token = match (options.token, &options.token_file) {
             (Some(_), Some(_)) => {
                 return Err(Failure::Usage(
@@ -62,7 +64,12 @@ impl Settings {
             (token, None) => token,
         };
         let admin_tokens = admin_tokens(options.admin_tokens, options.admin_tokens_inline)?;
-        let grpc_tls = tls(options.grpc_tls_cert, options.grpc_tls_key, options.grpc_tls_client_ca)?;
+        let grpc_tls = tls(
+            ["--grpc-tls-cert", "--grpc-tls-key"],
+            decisions.grpc_tls_cert,
+            decisions.grpc_tls_key,
+            decisions.grpc_tls_client_ca,
+        )?;
         let default = Config::default();
         let usual = TierOptions::default();
         let tier_options = TierOptions {
@@ -72,8 +79,8 @@ impl Settings {
         };
         let headers = default.identity_headers;
         let config = Config {
-            http: options.http.unwrap_or(default.http),
-            grpc: options.grpc.unwrap_or(default.grpc),
+            http: decisions.http.unwrap_or(default.http),
+            grpc: decisions.grpc.unwrap_or(default.grpc),
             admin: options.admin.unwrap_or(default.admin),
             trusted_proxies: networks(options.trusted_proxies).unwrap_or(default.trusted_proxies),
             identity_headers: IdentityHeaders {
@@ -83,8 +90,8 @@ impl Settings {
                 tier: options.tier_header.or(headers.tier),
             },
             header_styles: options.headers.map_or(default.header_styles, |list| list.0),
-            rls_extras: options.rls_extras.map_or(default.rls_extras, |list| rls_extras(&list.0)),
-            credits: options.credits.map_or(default.credits, |credits| credits == Credits::Allow),
+            rls_extras: decisions.rls_extras.map_or(default.rls_extras, |list| rls_extras(&list.0)),
+            credits: decisions.credits.map_or(default.credits, |credits| credits == Credits::Allow),
             documentation_url: options.documentation_url,
             allowed_networks: networks(options.allow_networks).unwrap_or(default.allowed_networks),
             token,
@@ -93,7 +100,7 @@ impl Settings {
             host_names: options.host_names.map_or(default.host_names, |list| list.0),
             grace: options.grace.map_or(default.grace, duration),
             drain: options.drain.map_or(default.drain, duration),
-            grpc_max_connection_age: match options.grpc_max_connection_age {
+            grpc_max_connection_age: match decisions.grpc_max_connection_age {
                 None => default.grpc_max_connection_age,
                 Some(age) => Some(duration(age)).filter(|age| !age.is_zero()),
             },
@@ -146,6 +153,20 @@ impl Settings {
     }
 }
 
+/// Joins what the command line, the environment and the configuration file say, the first to say it counting.
+fn joined<O: clap::Args + Default>(
+    args: &ServiceArgs<O>,
+    given: &ArgMatches,
+    command: &'static str,
+) -> Result<O, Failure> {
+    let mut options = match &args.config {
+        Some(path) => config_file::read(path, command)?,
+        None => O::default(),
+    };
+    options.update_from_arg_matches(given).map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(options)
+}
+
 fn rls_extras(list: &[RlsExtra]) -> RlsExtras {
     RlsExtras {
         headers: list.contains(&RlsExtra::Headers),
@@ -166,6 +187,7 @@ fn admin_tokens(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<
 
 /// A certificate is of no use without its key, nor the other way round.
 fn tls(
+    flags: [&str; 2],
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
     client_authorities: Option<PathBuf>,
@@ -174,8 +196,9 @@ fn tls(
         (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key, client_authorities })),
         (None, None) if client_authorities.is_none() => Ok(None),
         _ => {
-            let message = "TLS needs a certificate and its key; give both --grpc-tls-cert and --grpc-tls-key";
-            Err(Failure::Usage(message.to_owned()))
+            let [certificate, key] = flags;
+            let message = format!("TLS needs a certificate and its key; give both {certificate} and {key}");
+            Err(Failure::Usage(message))
         }
     }
 }
@@ -216,24 +239,31 @@ mod tests {
 
     use super::*;
 
-    fn resolve(options: Options) -> Settings {
-        Settings::resolve(options).unwrap_or_else(|failure| panic!("{failure:?}"))
+    fn resolve(options: ServeOptions) -> Settings {
+        let ServeOptions { decisions, common } = options;
+        Settings::resolve(common, decisions).unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
-    /// The help says what happens without an option; saying just that changes nothing.
-    #[test]
-    fn the_defaults_are_those_in_the_help() {
+    /// A file that says just what the help says happens without an option.
+    pub(super) fn stated_in_help<O: Args>() -> String {
         let mut text = String::new();
-        for arg in Options::augment_args(clap::Command::new("serve")).get_arguments() {
+        for arg in O::augment_args(clap::Command::new("serve")).get_arguments() {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let stated = help.split_once("[default: ").and_then(|(_, rest)| rest.strip_suffix(']'));
             if let Some(value) = stated.filter(|value| !["none", "a few examples"].contains(value)) {
                 text += &format!("{}: '{value}'\n", arg.get_id());
             }
         }
+        text
+    }
+
+    /// The help says what happens without an option; saying just that changes nothing.
+    #[test]
+    fn the_defaults_are_those_in_the_help() {
+        let text = stated_in_help::<ServeOptions>();
         assert!(text.lines().count() > 12, "{text}");
-        let stated = resolve(config_file::parse(&text).unwrap());
-        let default = resolve(Options::default());
+        let stated = resolve(config_file::parse(&text, "serve").unwrap());
+        let default = resolve(ServeOptions::default());
         let figures = |settings: &Settings| {
             let Config { max_keys, max_connections, grace, drain, .. } = settings.config;
             (max_keys, max_connections, grace, drain, settings.tier_options)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_server::RulesFeed;
 use tidegate_sources::{
     EtcdArchive, EtcdSource, EtcdUrl, EtcdUrlError, FileArchive, FileSource, PostgresArchive, PostgresSource,
-    PostgresUrl, PostgresUrlError, RuleBook, ZookeeperArchive, ZookeeperSource, ZookeeperUrl,
+    PostgresUrl, PostgresUrlError, RuleBook, RuleSource, ZookeeperArchive, ZookeeperSource, ZookeeperUrl,
     ZookeeperUrlError,
 };
 
@@ -40,13 +40,17 @@ impl FromStr for Primary {
 impl RulesSource {
     /// The rules, as they are and as they change. Changes of our own go to the primary, if one is given.
     pub(crate) fn feed(&self, primary: Option<&Primary>) -> RulesFeed {
-        let feed = match self {
-            Self::File(path) => RulesFeed::watch(FileSource::new(path)),
-            Self::Etcd(url) => RulesFeed::watch(EtcdSource::new((**url).clone())),
-            Self::Zookeeper(url) => RulesFeed::watch(ZookeeperSource::new((**url).clone())),
-            Self::Postgres(url) => RulesFeed::watch(PostgresSource::new((**url).clone())),
-        };
-        feed.with_book(self.book(primary))
+        RulesFeed::watch(self.source()).with_book(self.book(primary))
+    }
+
+    /// The documents, as they are and as they change.
+    pub(crate) fn source(&self) -> Box<dyn RuleSource> {
+        match self {
+            Self::File(path) => Box::new(FileSource::new(path)),
+            Self::Etcd(url) => Box::new(EtcdSource::new((**url).clone())),
+            Self::Zookeeper(url) => Box::new(ZookeeperSource::new((**url).clone())),
+            Self::Postgres(url) => Box::new(PostgresSource::new((**url).clone())),
+        }
     }
 
     /// The rules, to be looked at and changed.

@@ -66,6 +66,16 @@ pub trait RuleSource: Send {
     }
 }
 
+impl RuleSource for Box<dyn RuleSource> {
+    fn next(&mut self) -> Next<'_> {
+        (**self).next()
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        (**self).pulse()
+    }
+}
+
 /// What a source has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

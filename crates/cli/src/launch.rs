@@ -1,0 +1,131 @@
+//! What all that serve have in common: how they are put together, started and ended.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tidegate::redis::RedisStore;
+use tidegate_rules::EXAMPLE;
+use tidegate_server::{Config, Membership, RulesFeed, RunError, SharedStore, StartError, UserTiers};
+use tidegate_sources::PostgresTiers;
+
+use crate::failure::{Failure, Outcome};
+use crate::log;
+use crate::rules;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::store::Store;
+
+/// What the built-in rules are called in messages.
+const EXAMPLE_NAME: &str = "built-in rules";
+
+/// Runs something that serves to its end.
+pub(crate) fn run(settings: &Settings, serve: impl Future<Output = Outcome>) -> Outcome {
+    log::start(settings.log, settings.log_level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(serve);
+    // Whatever still runs has been waited for as long as was allowed.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Listens for being told to end.
+pub(crate) fn signals() -> Result<Signals, Failure> {
+    Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+}
+
+/// What a node is made of.
+pub(crate) struct Parts {
+    pub(crate) config: Config,
+    pub(crate) rules: RulesFeed,
+}
+
+impl Parts {
+    pub(crate) async fn new(settings: &Settings) -> Result<Self, Failure> {
+        let rules = match &settings.rules {
+            None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
+            Some(source) => source.feed(settings.rules_primary.as_ref()),
+        };
+        let tiers = settings.tiers.clone().map(PostgresTiers::new);
+        let cluster = match &settings.together {
+            Some(together) => Some(together.join().await?),
+            None => None,
+        };
+        let config = Config {
+            store: shared_store(settings, cluster.as_ref())?,
+            cluster,
+            tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
+            ..settings.config.clone()
+        };
+        Ok(Self { config, rules })
+    }
+}
+
+/// Waits for the end of what is served, which a first signal asks for and a second does not wait for.
+pub(crate) async fn until_told(
+    signals: &Signals,
+    serving: impl Future<Output = Result<(), RunError>>,
+) -> Outcome {
+    tokio::select! {
+        ended = serving => {
+            ended.map_err(|error| Failure::Failed(error.to_string()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        () = signals.told(2) => Err(Failure::Failed("told to end twice; requests in flight are lost".to_owned())),
+    }
+}
+
+/// Writes to people on standard output.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out = anstream::stdout().lock();
+    let written = write(&mut out).and_then(|()| out.flush());
+    // Nobody may be there to read it, and yet somebody wants to be served.
+    if let Err(error) = written {
+        tracing::warn!(%error, "standard output cannot be written");
+    }
+}
+
+/// The store that nodes share, if there is one. It is connected to as soon as it can be.
+fn shared_store(settings: &Settings, cluster: Option<&Membership>) -> Result<Option<SharedStore>, Failure> {
+    let Store::Redis(url) = &settings.store else { return Ok(None) };
+    let mut store = RedisStore::builder((**url).clone())
+        .timeout(settings.config.store_timeout)
+        .breaker(settings.breaker.settings());
+    if let Some(cluster) = cluster {
+        store = store.offer_secret(cluster.fleet().secret().bytes());
+    }
+    let store =
+        store.start().map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
+    if settings.nodes_unsaid {
+        tracing::warn!(
+            "this node knows of no others: when the store is away, it hands out whole limits; if others share the store, say \
+             where they are (--cluster) or how many (--nodes)"
+        );
+    }
+    Ok(Some(SharedStore::new("redis", Arc::new(store))))
+}
+
+/// Why the server does not start, with the options that help.
+pub(crate) fn explain(error: &StartError) -> Failure {
+    match error {
+        StartError::Rules(problems) => rules::unusable(problems),
+        StartError::Unprotected { listener, .. } => {
+            let named = if *listener == "admin" { "--admin-tokens FILE, " } else { "" };
+            Failure::Usage(format!(
+                "{error}\nUse {named}--token-file FILE, --allow-networks 10.0.0.0/8, or --{listener} 127.0.0.1:PORT."
+            ))
+        }
+        StartError::AdminLocal => Failure::Usage(format!(
+            "{error}\nUse --admin-tokens FILE, --token-file FILE, or --admin-local allow."
+        )),
+        StartError::AdminTokens(_) => Failure::Failed(error.to_string()),
+        StartError::Token | StartError::Tls(_) => Failure::Usage(error.to_string()),
+        StartError::Bind { listener, .. } => {
+            Failure::Failed(format!("{error}\nUse --{listener} ADDRESS, or end what listens there."))
+        }
+        StartError::Source(_) | StartError::Limiter(_) | StartError::Reflection(_) => {
+            Failure::Failed(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What is left to do when an answer has gone out, or could not.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::HOST;
+use http::request::Parts;
+use tidegate::Checked;
+use tidegate_core::Timestamp;
+
+use crate::access_log::{AccessLog, Line};
+use crate::body::{Broken, Source};
+use crate::identity::{Peer, Text, Who};
+use crate::proxy::outcome;
+use crate::routes::Route;
+use crate::upstream::Ticket;
+
+/// Held by the body of an answer: the server counts as busy until then, and the access log hears of it.
+#[derive(Debug, Default)]
+pub(crate) struct Finish {
+    ticket: Option<Ticket>,
+    sent: u64,
+    ended: bool,
+    record: Option<Box<Record>>,
+}
+
+/// What the access log will say.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) log: Arc<AccessLog>,
+    pub(crate) arrived: Instant,
+    pub(crate) time: Timestamp,
+    pub(crate) client: IpAddr,
+    pub(crate) method: http::Method,
+    pub(crate) host: Box<str>,
+    pub(crate) path: Box<str>,
+    pub(crate) version: http::Version,
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) tenant: Option<Arc<str>>,
+    pub(crate) request_id: Option<Arc<str>>,
+    pub(crate) status: u16,
+    pub(crate) decision: Option<&'static str>,
+    pub(crate) rule: Option<Box<str>>,
+    pub(crate) route: Option<Box<str>>,
+    pub(crate) upstream: Option<Box<str>>,
+    pub(crate) attempts: u32,
+    pub(crate) body: Option<Arc<Source>>,
+    pub(crate) limiter: Duration,
+    pub(crate) waited: Duration,
+    pub(crate) answered: Option<Duration>,
+    pub(crate) error: Option<&'static str>,
+}
+
+impl Finish {
+    pub(crate) fn new(ticket: Option<Ticket>, record: Option<Box<Record>>) -> Self {
+        Self { ticket, sent: 0, ended: false, record }
+    }
+
+    /// So many bytes more have gone out.
+    pub(crate) fn passed(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
+    /// All has gone out.
+    pub(crate) fn ended(&mut self) {
+        self.ended = true;
+        // The client may be slow to notice; the server is free again.
+        self.ticket = None;
+    }
+
+    /// The back end broke off.
+    pub(crate) fn broke(&mut self, how: Broken) {
+        self.ended = true;
+        if let Some(record) = &mut self.record {
+            record.error = Some(match how {
+                Broken::Late => "upstream_body_timeout",
+                Broken::Gone | Broken::TooLarge => "upstream_body_broken",
+            });
+        }
+    }
+
+    /// The answer is one of a few bytes, all there.
+    pub(crate) fn whole(&mut self, bytes: u64) {
+        (self.sent, self.ended) = (bytes, true);
+    }
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if let Some(record) = self.record.take() {
+            record.write(self.sent, self.ended);
+        }
+    }
+}
+
+impl Record {
+    /// A request has come.
+    pub(crate) fn open(
+        log: &Arc<AccessLog>,
+        arrived: Instant,
+        time: Timestamp,
+        peer: &Peer,
+        head: &Parts,
+    ) -> Box<Self> {
+        let host = head.uri.host().map(Into::into).or_else(|| {
+            head.headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into())
+        });
+        Box::new(Self {
+            log: Arc::clone(log),
+            arrived,
+            time,
+            client: peer.ip,
+            method: head.method.clone(),
+            host: host.unwrap_or_default(),
+            // Queries have secrets in them.
+            path: head.uri.path().into(),
+            version: head.version,
+            user: None,
+            tenant: None,
+            request_id: None,
+            status: 0,
+            decision: None,
+            rule: None,
+            route: None,
+            upstream: None,
+            attempts: 0,
+            body: None,
+            limiter: Duration::ZERO,
+            waited: Duration::ZERO,
+            answered: None,
+            error: None,
+        })
+    }
+
+    /// It is known who asks, and where that goes.
+    pub(crate) fn identify(&mut self, who: &Who<'_>, route: Option<&Arc<Route>>) {
+        let shared = |text: &Option<Text<'_>>| text.clone().map(Text::into_shared);
+        self.client = who.ip;
+        self.user = shared(&who.user);
+        self.tenant = shared(&who.tenant);
+        self.request_id = shared(&who.request_id);
+        self.route = route.map(|route| route.to_string().into());
+    }
+
+    /// It was decided on.
+    pub(crate) fn decided(&mut self, checked: &Checked, took: Duration) {
+        self.decision = Some(outcome(checked));
+        self.rule = checked.binding().map(|binding| checked.rules().rule(binding.rule).id.clone());
+        self.limiter = took;
+    }
+
+    fn write(&self, sent: u64, ended: bool) {
+        let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
+        let at = i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX);
+        let at = jiff::Timestamp::from_millisecond(at).unwrap_or(jiff::Timestamp::MAX);
+        // An answer without a body ends where it begins.
+        let gone = (!ended && sent > 0).then_some("client_gone");
+        self.log.write(&Line {
+            time: &at.to_string(),
+            client: self.client,
+            method: self.method.as_str(),
+            host: &self.host,
+            path: &self.path,
+            protocol: match self.version {
+                http::Version::HTTP_2 => "HTTP/2",
+                http::Version::HTTP_10 => "HTTP/1.0",
+                _ => "HTTP/1.1",
+            },
+            user: self.user.as_deref(),
+            tenant: self.tenant.as_deref(),
+            request_id: self.request_id.as_deref(),
+            status: self.status,
+            decision: self.decision,
+            rule: self.rule.as_deref(),
+            route: self.route.as_deref(),
+            upstream: self.upstream.as_deref(),
+            attempts: self.attempts,
+            bytes_in: self.body.as_ref().map_or(0, |body| body.sent()),
+            bytes_out: sent,
+            total_ms: millis(self.arrived.elapsed()),
+            limiter_ms: millis(self.limiter),
+            waited_ms: millis(self.waited),
+            upstream_ms: self.answered.map(millis),
+            error: self.error.or(gone),
+        });
+    }
+}

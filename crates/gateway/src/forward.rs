@@ -1,0 +1,251 @@
+//! Sending a request on, to another server if need be, and its answer back.
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tokio::time::timeout;
+
+use crate::answer::Own;
+use crate::body::{Answer, Broken, Outgoing, Source};
+use crate::finish::{Finish, Record};
+use crate::hop;
+use crate::identity::{Peer, Who};
+use crate::proxy::{Proxy, too_large};
+use crate::routes::{HostHeader, Route};
+use crate::upgrade::Tunnel;
+use crate::upstream::{Failure, Protocol, ServerId, Ticket};
+
+/// A request that was allowed, on its way to a server.
+pub(crate) struct Errand<'p> {
+    pub(crate) proxy: &'p Proxy,
+    pub(crate) route: Arc<Route>,
+    pub(crate) head: Parts,
+    /// What to ask the server for.
+    pub(crate) uri: PathAndQuery,
+    /// Which host the client asked for.
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) source: Option<Arc<Source>>,
+}
+
+/// An answer, and who gave it.
+struct Answered {
+    response: Response<Incoming>,
+    ticket: Ticket,
+}
+
+impl<'p> Errand<'p> {
+    /// Sends the request on; its answer, with what the client is to be told about `limits`.
+    pub(crate) async fn run(
+        mut self,
+        peer: &Peer,
+        who: &Who<'_>,
+        limits: HeaderMap,
+        record: &mut Option<Box<Record>>,
+    ) -> Result<Response<Answer>, Own<'p>> {
+        let client = self.prepare(peer, who);
+        let started = Instant::now();
+        let Answered { response, mut ticket } = self.send(record).await?;
+        let took = started.elapsed();
+        self.proxy.metrics.upstream.observe(took);
+        if response.status().is_server_error() {
+            ticket.failed(Failure::Status(response.status().as_u16()), Instant::now());
+        } else {
+            ticket.succeeded();
+        }
+        let record = record.take().map(|mut record| {
+            record.status = response.status().as_u16();
+            record.answered = Some(took);
+            record
+        });
+        let finish = Finish::new(Some(ticket), record);
+        Ok(self.pass_back(response, client, limits, finish))
+    }
+
+    /// Makes the head one that a server may see. Gives the client's end of the connection, if it is to be used for something
+    /// else than HTTP.
+    fn prepare(&mut self, peer: &Peer, who: &Who<'_>) -> Option<OnUpgrade> {
+        let headers = &mut self.head.headers;
+        let upgrade = hop::strip_request(headers);
+        self.proxy.forwarding.rewrite(peer, who, self.host.as_ref(), headers);
+        headers.remove(HOST);
+        let can_switch = self.route.group().settings().protocol == Protocol::Http1;
+        let client = self.head.extensions.remove::<OnUpgrade>();
+        let switching = upgrade.filter(|_| can_switch && self.head.version == Version::HTTP_11).zip(client);
+        switching.map(|(protocol, client)| {
+            let headers = &mut self.head.headers;
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, protocol);
+            client
+        })
+    }
+
+    /// Tries servers until one answers, as often as may be.
+    async fn send(&mut self, record: &mut Option<Box<Record>>) -> Result<Answered, Own<'p>> {
+        let mut tried: Vec<ServerId> = Vec::new();
+        let mut left = self.route.retries();
+        let mut last = None;
+        loop {
+            let Some(mut ticket) = self.pick(&tried, last) else {
+                self.proxy.metrics.failed(None);
+                return Err(failed(last));
+            };
+            if let Some(record) = record {
+                record.attempts += 1;
+                record.upstream = Some(ticket.origin().to_string().into());
+            }
+            let Some(request) = self.request(&ticket, left > 0) else { return Err(failed(last)) };
+            let failure = match self.attempt(request).await {
+                Ok(response) => return Ok(Answered { response, ticket }),
+                Err(Stopped::Client(broken)) => return Err(self.broken(broken)),
+                Err(Stopped::Server(failure)) => failure,
+            };
+            ticket.failed(failure, Instant::now());
+            self.proxy.metrics.failed(Some(failure));
+            if left == 0 || !self.may_go_again(failure) {
+                return Err(failed(Some(failure)));
+            }
+            left -= 1;
+            tried.push(ticket.id());
+            last = Some(failure);
+            self.proxy.metrics.retries.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A server that was not tried yet; or again one whose connection was lost, which may have been an old one.
+    fn pick(&self, tried: &[ServerId], last: Option<Failure>) -> Option<Ticket> {
+        let (group, now) = (self.route.group(), Instant::now());
+        let other = group.pick(now, tried);
+        other.or_else(|| if last == Some(Failure::Reset) { group.pick(now, &[]) } else { None })
+    }
+
+    /// The request as the server of `ticket` is to see it; `None` if its body is gone.
+    fn request(&mut self, ticket: &Ticket, keep: bool) -> Option<Request<Outgoing>> {
+        let body = match &self.source {
+            None => Outgoing::Empty,
+            Some(source) => source.outgoing()?,
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = ticket.origin().uri(self.uri.clone());
+        let headers =
+            if keep { self.head.headers.clone() } else { std::mem::take(&mut self.head.headers) };
+        *request.headers_mut() = headers;
+        // HTTP/2 has its own place for it, which is filled from the URI.
+        if self.route.group().settings().protocol != Protocol::Http2 {
+            let own = || ticket.origin().host();
+            let host = match (self.route.host_header(), &self.host) {
+                (HostHeader::Keep, Some(host)) => host.clone(),
+                (HostHeader::Upstream, _) | (_, None) => own(),
+            };
+            request.headers_mut().insert(HOST, host);
+        }
+        Some(request)
+    }
+
+    async fn attempt(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Stopped> {
+        let client = self.route.group().client::<Outgoing>();
+        let mut answer = client.request(request);
+        let mut sent = 0;
+        let answered = loop {
+            match timeout(self.route.response_timeout(), &mut answer).await {
+                Ok(answered) => break answered,
+                // As long as the body gets on, there is no answer to be late.
+                Err(_) => match self.source.as_ref().map(|source| source.sent()) {
+                    Some(now) if now > sent => sent = now,
+                    _ => return Err(Stopped::Server(Failure::Timeout)),
+                },
+            }
+        };
+        answered.map_err(|error| match self.source.as_ref().and_then(|source| source.broken()) {
+            Some(broken) => Stopped::Client(broken),
+            None if error.is_connect() => Stopped::Server(Failure::Connect),
+            None => {
+                tracing::debug!(%error, source = error.source(), "a server broke off");
+                Stopped::Server(Failure::Reset)
+            }
+        })
+    }
+
+    /// Whether the request can be sent to another server: nothing of it has been, or doing it twice is doing it once.
+    fn may_go_again(&self, failure: Failure) -> bool {
+        match failure {
+            Failure::Connect => self.source.as_ref().is_none_or(|source| source.is_whole()),
+            Failure::Reset => self.source.is_none() && is_idempotent(&self.head.method),
+            Failure::Timeout | Failure::Status(_) => false,
+        }
+    }
+
+    /// The client did not send all of its body.
+    fn broken(&self, how: Broken) -> Own<'static> {
+        match how {
+            Broken::TooLarge => too_large(self.proxy.max_body_bytes.unwrap_or_default()),
+            Broken::Late => {
+                let message = "the next part of the body did not come in time; send it without pauses";
+                Own::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message)
+            }
+            Broken::Gone => Own::bad_request("body_broken", "the body ended before its end"),
+        }
+    }
+
+    fn pass_back(
+        self,
+        response: Response<Incoming>,
+        client: Option<OnUpgrade>,
+        limits: HeaderMap,
+        finish: Finish,
+    ) -> Response<Answer> {
+        let (mut head, body) = response.into_parts();
+        let protocol = hop::strip(&mut head.headers);
+        head.version = Version::default();
+        head.headers.extend(limits);
+        let idle = self.route.group().settings().idle_timeout;
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return Response::from_parts(head, Answer::passed(body, idle, finish));
+        }
+        let server = head.extensions.remove::<OnUpgrade>();
+        let (Some(client), Some(server), Some(protocol)) = (client, server, protocol) else {
+            // Nobody asked it to.
+            let message = "the back end switched to another protocol without being asked";
+            return Own::new(StatusCode::BAD_GATEWAY, "bad_gateway", message)
+                .write(&HeaderMap::new(), self.proxy.format);
+        };
+        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        head.headers.insert(UPGRADE, protocol);
+        let (phase, open) = (self.proxy.phase.clone(), Arc::clone(&self.proxy.metrics.tunnels));
+        tokio::spawn(Tunnel { client, server, idle, phase, open, finish }.carry());
+        Response::from_parts(head, Answer::Own(Default::default(), None))
+    }
+}
+
+/// Why there is no answer.
+enum Stopped {
+    Client(Broken),
+    Server(Failure),
+}
+
+/// Whether doing it twice comes to the same as doing it once (RFC 9110, 9.2.2).
+fn is_idempotent(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE].contains(method)
+}
+
+/// What a client is told when no server answered.
+fn failed(how: Option<Failure>) -> Own<'static> {
+    match how {
+        Some(Failure::Timeout) => {
+            Own::new(StatusCode::GATEWAY_TIMEOUT, "gateway_timeout", "the back end did not answer in time")
+        }
+        Some(_) => Own::new(StatusCode::BAD_GATEWAY, "bad_gateway", "the back end cannot be reached"),
+        None => {
+            let message = "there is no back end that could be asked";
+            Own::new(StatusCode::SERVICE_UNAVAILABLE, "no_upstream", message)
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the gateway counts. Labels are classes of statuses, kinds of failures, and servers by their configured names.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use http::StatusCode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use serde_json::{Value, json};
+use tidegate::store::Histogram;
+use tidegate_server::front::{Crowd, Shown};
+
+use crate::access_log::AccessLog;
+use crate::identity::Identify;
+use crate::proxy::Proxy;
+use crate::routes::LiveRoutes;
+use crate::upstream::Failure;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const FAILURES: [&str; 4] = ["connect", "reset", "timeout", "none_left"];
+
+/// What the gateway counts.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    answers: [AtomicU64; CLASSES.len()],
+    failures: [AtomicU64; FAILURES.len()],
+    pub(crate) retries: AtomicU64,
+    /// From sending a request on to the head of its answer.
+    pub(crate) upstream: Histogram,
+    /// Connections that are not HTTP any more.
+    pub(crate) tunnels: Arc<AtomicUsize>,
+}
+
+impl Metrics {
+    /// An answer with this status goes out.
+    pub(crate) fn count(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
+        if let Some(class) = self.answers.get(class) {
+            class.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A server failed, or there was none to ask.
+    pub(crate) fn failed(&self, failure: Option<Failure>) {
+        let index = match failure {
+            Some(Failure::Connect) => 0,
+            Some(Failure::Reset) => 1,
+            Some(Failure::Timeout) => 2,
+            Some(Failure::Status(_)) => return,
+            None => 3,
+        };
+        self.failures[index].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Everything of a gateway that is shown.
+pub(crate) struct Display {
+    metrics: Arc<Metrics>,
+    routes: Arc<LiveRoutes>,
+    identify: Arc<Identify>,
+    crowd: Arc<Crowd>,
+    log: Option<Arc<AccessLog>>,
+}
+
+impl Shown for Display {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let metrics = &self.metrics;
+        let help = "Answers to clients by class of status";
+        let mut family = encoder.encode_descriptor("gateway_answers", help, None, MetricType::Counter)?;
+        for (class, count) in CLASSES.iter().zip(&metrics.answers) {
+            let labels = [("status", *class)];
+            let mut one = family.encode_family(&labels)?;
+            one.encode_counter::<NoLabelSet, _, u64>(&count.load(Ordering::Relaxed), None)?;
+        }
+        let help = "Attempts at servers that failed, by how; none_left: there was no server left to try";
+        let mut family =
+            encoder.encode_descriptor("gateway_upstream_failures", help, None, MetricType::Counter)?;
+        for (kind, count) in FAILURES.iter().zip(&metrics.failures) {
+            let labels = [("kind", *kind)];
+            let mut one = family.encode_family(&labels)?;
+            one.encode_counter::<NoLabelSet, _, u64>(&count.load(Ordering::Relaxed), None)?;
+        }
+        let help = "From sending a request on to the head of the answer";
+        let mut histogram =
+            encoder.encode_descriptor("gateway_upstream_seconds", help, None, MetricType::Histogram)?;
+        let observed = metrics.upstream.read();
+        histogram.encode_histogram::<NoLabelSet>(observed.sum, observed.count, &observed.buckets, None)?;
+        self.encode_servers(encoder)?;
+        let tunnels = metrics.tunnels.load(Ordering::Relaxed) as u64;
+        let help = "Connections that were switched to another protocol, such as WebSocket";
+        let gauge = encoder.encode_descriptor("gateway_tunnels", help, None, MetricType::Gauge)?;
+        ConstGauge::new(tunnels).encode(gauge)?;
+        let retries = metrics.retries.load(Ordering::Relaxed);
+        let lost = self.log.as_ref().map_or(0, |log| log.lost());
+        for (name, help, value) in [
+            ("gateway_retries", "Requests tried at another server", retries),
+            (
+                "gateway_connections_turned_away",
+                "Connections beyond what one address may have",
+                self.crowd.turned_away(),
+            ),
+            ("gateway_access_log_lost", "Lines that the access log had no room for, or could not write", lost),
+        ] {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Value {
+        let now = Instant::now();
+        let routes = self.routes.load();
+        let groups: Vec<Value> = routes
+            .groups()
+            .map(|group| json!({ "upstream": group.name(), "servers": group.servers(now) }))
+            .collect();
+        json!({ "routes": routes.len(), "upstreams": groups, "problems": self.identify.problems() })
+    }
+}
+
+impl Display {
+    pub(crate) fn new(proxy: &Proxy, crowd: Arc<Crowd>) -> Self {
+        Self {
+            metrics: Arc::clone(&proxy.metrics),
+            routes: Arc::clone(&proxy.routes),
+            identify: Arc::clone(&proxy.identify),
+            crowd,
+            log: proxy.log.clone(),
+        }
+    }
+
+    fn encode_servers(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let now = Instant::now();
+        let routes = self.routes.load();
+        let servers = || routes.groups().flat_map(|group| group.servers(now).into_iter().map(move |server| (group.name(), server)));
+        let help = "Whether a server gets requests: 1 if it is well, 0 if it is down or put aside";
+        let mut family = encoder.encode_descriptor("gateway_server_up", help, None, MetricType::Gauge)?;
+        for (group, server) in servers() {
+            let labels = [("upstream", group), ("server", &*server.url)];
+            let up = u64::from(server.healthy && server.aside_for.is_none());
+            ConstGauge::new(up).encode(family.encode_family(&labels)?)?;
+        }
+        let help = "Requests under way at a server";
+        let mut family =
+            encoder.encode_descriptor("gateway_server_requests", help, None, MetricType::Gauge)?;
+        for (group, server) in servers() {
+            let labels = [("upstream", group), ("server", &*server.url)];
+            ConstGauge::new(server.in_flight as u64).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! The way of a request through the gateway.
+//!
+//! ```text
+//! head → target → who → route → decision → a server → answer
+//! ```
+//!
+//! Whatever turns it back on the way never touches a back end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+use tidegate::{Checked, Status};
+use tidegate_core::request::Fields;
+use tidegate_server::front::{Connected, Node, Phase};
+use tidegate_wire::{RefusalBody, headers};
+use tokio::sync::watch;
+
+use crate::access_log::AccessLog;
+use crate::answer::{Own, RefusalFormat};
+use crate::body::{Answer, Source};
+use crate::finish::{Finish, Record};
+use crate::forward::Errand;
+use crate::forwarded::Forwarding;
+use crate::identity::{ClientName, Identify, Peer, Who};
+use crate::metrics::Metrics;
+use crate::routes::{LiveRoutes, Route};
+use crate::target::Target;
+
+/// The answer to a request, once there is one.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<Answer>> + Send>>;
+
+/// What a gateway goes by.
+pub(crate) struct Proxy {
+    pub(crate) node: Arc<Node>,
+    pub(crate) routes: Arc<LiveRoutes>,
+    pub(crate) identify: Arc<Identify>,
+    pub(crate) forwarding: Forwarding,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) log: Option<Arc<AccessLog>>,
+    pub(crate) format: RefusalFormat,
+    /// How long each piece of a request's body may take.
+    pub(crate) body_timeout: Duration,
+    pub(crate) max_body_bytes: Option<u64>,
+    pub(crate) phase: watch::Receiver<Phase>,
+}
+
+impl Proxy {
+    /// What answers the requests of a connection.
+    pub(crate) fn connection(
+        self: &Arc<Self>,
+        from: Connected,
+    ) -> impl Fn(Request<Incoming>) -> Answering + Send + Sync + use<> {
+        let Connected { ip, tls, certificate } = from;
+        // One that cannot be read names nobody.
+        let certificate = certificate.and_then(|shown| ClientName::parse(&shown).ok()).map(Arc::new);
+        let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { ip, tls, certificate }));
+        move |request| {
+            let (proxy, peer) = (Arc::clone(&proxy), Arc::clone(&peer));
+            Box::pin(async move { proxy.answer(&peer, request).await })
+        }
+    }
+
+    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Answer> {
+        let arrived = Instant::now();
+        let (head, body) = request.into_parts();
+        let mut record = self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
+        // How to say something, should there be something to say after the head has been sent on.
+        let wants = wants(&head.headers);
+        let answer = match self.pass(peer, head, body, arrived, &mut record).await {
+            Ok(answer) => answer,
+            Err(own) => self.say(own, &wants, record),
+        };
+        self.metrics.count(answer.status());
+        answer
+    }
+
+    /// Says something itself instead of passing on an answer.
+    fn say(&self, own: Own<'_>, wants: &HeaderMap, record: Option<Box<Record>>) -> Response<Answer> {
+        let (status, error) = (own.status, own.error);
+        let mut answer = own.write(wants, self.format);
+        if let (Some(mut record), Answer::Own(body, finish)) = (record, answer.body_mut()) {
+            record.status = status.as_u16();
+            if record.error.is_none() && record.decision != Some("refused") {
+                record.error = Some(error);
+            }
+            let mut last = Finish::new(None, Some(record));
+            last.whole(body.size_hint().lower());
+            *finish = Some(Box::new(last));
+        }
+        answer
+    }
+
+    async fn pass(
+        &self,
+        peer: &Peer,
+        head: Parts,
+        body: Incoming,
+        arrived: Instant,
+        record: &mut Option<Box<Record>>,
+    ) -> Result<Response<Answer>, Own<'_>> {
+        let target = Target::read(&head)?;
+        let who = self.identify.who(peer, &head)?;
+        let routes = self.routes.load();
+        let route = routes.find(target.host(), &head.method, target.path.as_str()).cloned();
+        drop(routes);
+        if let Some(record) = record {
+            record.identify(&who, route.as_ref());
+        }
+        let route = route.ok_or_else(no_route)?;
+        let size = body.size_hint().exact();
+        if let (Some(most), Some(size)) = (self.max_body_bytes, size)
+            && size > most
+        {
+            return Err(too_large(most));
+        }
+        let asked = Asked { peer, head: &head, target: &target, who: &who, route: &route, size, arrived };
+        let limits = self.decide(&asked, record).await?;
+        let uri = target.forwarded(&head, &route)?;
+        let host = target.host_value();
+        // The key has done its duty, and what is borrowed from the head cannot go along with it.
+        let who = Who { api_key: None, ..who }.into_static();
+        let source = Source::new(body, self.body_timeout, self.max_body_bytes);
+        if let Some(record) = record {
+            record.body.clone_from(&source);
+        }
+        let errand = Errand { proxy: self, route, head, uri, host, source };
+        errand.run(peer, &who, limits, record).await
+    }
+
+    /// Has the limiter decide. What the client is to be told about limits goes into its answer.
+    async fn decide(&self, asked: &Asked<'_>, record: &mut Option<Box<Record>>) -> Result<HeaderMap, Own<'_>> {
+        let fields = Seen { headers: &asked.head.headers, hidden: &self.forwarding, peer: asked.peer };
+        let attributes = [("route", asked.route.group().name())];
+        let request = asked.who.describe(tidegate_core::Request {
+            method: Some(asked.head.method.as_str()),
+            headers: &fields,
+            attributes: &attributes,
+            body_bytes: asked.size,
+            ..tidegate_core::Request::new(asked.target.path.as_str())
+        });
+        let node = &self.node;
+        let decided = if node.may_wait() {
+            node.ask(&request, asked.arrived).await
+        } else {
+            node.decide(&request)
+        };
+        let checked = decided.map_err(|wrong| Own::bad_request("invalid_request", wrong.message))?;
+        let mut limits = HeaderMap::new();
+        headers::write(&checked, checked.rules(), node.header_styles(), &mut limits);
+        if let Some(record) = record {
+            record.decided(&checked, asked.arrived.elapsed());
+        }
+        let status = match (checked.status, checked.allowed) {
+            (_, true) => return Ok(limits),
+            (Status::Unavailable, false) => StatusCode::SERVICE_UNAVAILABLE,
+            (_, false) => StatusCode::TOO_MANY_REQUESTS,
+        };
+        Err(Own::refusal(status, RefusalBody::new(&checked, node.documentation_url()), limits))
+    }
+}
+
+/// A request that is to be decided.
+struct Asked<'a> {
+    peer: &'a Peer,
+    head: &'a Parts,
+    target: &'a Target<'a>,
+    who: &'a Who<'a>,
+    route: &'a Arc<Route>,
+    size: Option<u64>,
+    arrived: Instant,
+}
+
+/// The headers of a request as far as its sender may say what is in them: rules go by no others.
+struct Seen<'a> {
+    headers: &'a HeaderMap,
+    hidden: &'a Forwarding,
+    peer: &'a Peer,
+}
+
+impl Fields for Seen<'_> {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.hidden.believes(self.peer, name).then(|| self.headers.value(name)).flatten()
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+        self.headers.each(&mut |name, value| {
+            if self.hidden.believes(self.peer, name) {
+                visit(name, value);
+            }
+        });
+    }
+}
+
+/// What a decision is called in the access log.
+pub(crate) fn outcome(checked: &Checked) -> &'static str {
+    match (checked.status, checked.allowed) {
+        (Status::Disabled, true) => "failed_open",
+        (Status::Unavailable, _) => "unavailable",
+        (_, true) => "allowed",
+        (_, false) => "refused",
+    }
+}
+
+/// The headers that say in which form a client wants to be answered.
+fn wants(headers: &HeaderMap) -> HeaderMap {
+    let named = [ACCEPT, CONTENT_TYPE].into_iter();
+    named.filter_map(|name| headers.get(&name).map(|value| (name, value.clone()))).collect()
+}
+
+fn no_route() -> Own<'static> {
+    let message = "there is no route for this host, method and path";
+    Own::new(StatusCode::NOT_FOUND, "no_route", message)
+}
+
+pub(crate) fn too_large(most: u64) -> Own<'static> {
+    let message = format!("the body is larger than {most} bytes; send less");
+    Own::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+}

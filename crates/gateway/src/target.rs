@@ -1,0 +1,228 @@
+//! What a request asks for: read once, in one way, for the rules, the routes and the back end alike.
+//!
+//! A request that can be understood in two ways is refused: whoever is behind the gateway might choose the other.
+
+use http::header::{HOST, HeaderValue};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, StatusCode, Version};
+use tidegate_core::Path;
+use tidegate_core::path::PathError;
+
+use crate::answer::Own;
+use crate::routes::Route;
+
+/// The methods that a gateway answers to, for those who tried another.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) struct Target<'h> {
+    /// The path, in the one form that everybody gets to see.
+    pub(crate) path: Path<'h>,
+    host: Option<Host<'h>>,
+}
+
+/// The host of a request: where it is named decides who has it in its hands.
+#[derive(Debug)]
+enum Host<'h> {
+    Authority(&'h Authority),
+    Header(&'h HeaderValue, Authority),
+}
+
+impl<'h> Target<'h> {
+    /// Reads the head of a request.
+    pub(crate) fn read(head: &'h Parts) -> Result<Self, Own<'static>> {
+        // What the one tunnels and the other echoes is not for us to see.
+        if head.method == Method::CONNECT || head.method == Method::TRACE {
+            let message = "this gateway does neither tunnel nor trace; use another method";
+            let refused = Own::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+            return Err(refused.allow(METHODS));
+        }
+        if head.uri.path() == "*" {
+            return Err(Own::bad_request("invalid_path", "`*` is nobody's path; ask for one, such as /"));
+        }
+        if let Some(scheme) = head.uri.scheme_str()
+            && !["http", "https"].contains(&scheme)
+        {
+            return Err(Own::bad_request("invalid_target", "only http and https are served here"));
+        }
+        let host = host(head)?;
+        let path = Path::parse(head.uri.path()).map_err(|error| no_path(&error))?;
+        if path.is_ambiguous() {
+            let message = "the path contains an encoded slash, backslash or percent sign, which back ends read differently; send it without";
+            return Err(Own::bad_request("ambiguous_path", message));
+        }
+        Ok(Self { path, host })
+    }
+
+    /// The name of the host, without its port.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(|host| match host {
+            Host::Authority(authority) => authority.host(),
+            Host::Header(_, authority) => authority.host(),
+        })
+    }
+
+    /// The host as the back end is to be told.
+    pub(crate) fn host_value(&self) -> Option<HeaderValue> {
+        match self.host.as_ref()? {
+            Host::Authority(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            Host::Header(value, _) => Some((*value).clone()),
+        }
+    }
+
+    /// The path and query as the back end is to be told: the path is the one that was decided on, with the slash at its end
+    /// that the client may have put there. (It counts as the same path with and without; back ends may answer the one by
+    /// pointing to the other.)
+    pub(crate) fn forwarded(&self, head: &Parts, route: &Route) -> Result<PathAndQuery, Own<'static>> {
+        self.rewritten(head, &route.rewrite(self.path.as_str()))
+    }
+
+    fn rewritten(&self, head: &Parts, path: &str) -> Result<PathAndQuery, Own<'static>> {
+        let raw = head.uri.path();
+        let slash = raw.len() > 1 && raw.ends_with('/') && path != "/";
+        let same = raw.strip_suffix('/').filter(|_| slash).unwrap_or(raw) == path;
+        match head.uri.path_and_query() {
+            Some(whole) if same => Ok(whole.clone()),
+            _ => {
+                let query = head.uri.query();
+                let end = if slash { "/" } else { "" };
+                let mark = if query.is_some() { "?" } else { "" };
+                let whole = format!("{path}{end}{mark}{}", query.unwrap_or_default());
+                PathAndQuery::try_from(whole).map_err(|_| no_path(&PathError::BadEscape))
+            }
+        }
+    }
+}
+
+fn no_path(error: &PathError) -> Own<'static> {
+    let status = match error {
+        PathError::TooLong => StatusCode::URI_TOO_LONG,
+        PathError::BadEscape | PathError::Nul => StatusCode::BAD_REQUEST,
+    };
+    Own::new(status, "invalid_path", error.to_string())
+}
+
+/// The one host that a request names.
+fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
+    let wrong = |message: &'static str| Own::bad_request("invalid_host", message);
+    let mut named = head.headers.get_all(HOST).iter();
+    let first = named.next();
+    if named.next().is_some() {
+        return Err(wrong("`Host` is there twice; send it once"));
+    }
+    if let Some(authority) = head.uri.authority() {
+        if authority.as_str().contains('@') {
+            return Err(wrong("a host has no user in it; leave out what is before the `@`"));
+        }
+        // HTTP/1.1 has the request line win; in HTTP/2 the two must agree.
+        let differs = |value: &HeaderValue| {
+            !value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
+        };
+        if head.version == Version::HTTP_2 && first.is_some_and(differs) {
+            return Err(wrong("`:authority` and `host` contradict each other; send one of them"));
+        }
+        return Ok(Some(Host::Authority(authority)));
+    }
+    let Some(value) = first else {
+        // Older clients need not say it.
+        return if head.version == Version::HTTP_10 { Ok(None) } else { Err(wrong("`Host` is missing; send it")) };
+    };
+    let parsed = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
+    match parsed {
+        Some(authority) if !authority.as_str().contains('@') && !authority.host().is_empty() => {
+            Ok(Some(Host::Header(value, authority)))
+        }
+        _ => Err(wrong("`Host` is no host; send a name or an address, with a port if need be")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn head(uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = headers.iter().fold(Request::builder().uri(uri), |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn forwarded(path: &str) -> Result<String, &'static str> {
+        let head = head(path, &[("host", "api.example")]);
+        let target = Target::read(&head).map_err(|own| own.error)?;
+        Ok(target.rewritten(&head, target.path.as_str()).map_err(|own| own.error)?.to_string())
+    }
+
+    #[test]
+    fn what_was_decided_on_is_what_is_sent() {
+        for (sent, expected) in [
+            ("/orders/7", "/orders/7"),
+            ("/orders/7?a=%2F&b", "/orders/7?a=%2F&b"),
+            ("/orders/7/", "/orders/7/"),
+            ("/", "/"),
+            ("/?x", "/?x"),
+            ("//orders//7", "/orders/7"),
+            ("/x/../orders/./7", "/orders/7"),
+            ("/x/%2e%2e/orders/7?y=/../", "/orders/7?y=/../"),
+            ("/%6Frders/7/", "/orders/7/"),
+            ("/a/../", "/"),
+            ("/caf%c3%a9", "/caf%C3%A9"),
+            ("http://other.example//a?b", "/a?b"),
+            ("http://other.example", "/"),
+        ] {
+            assert_eq!(forwarded(sent).as_deref(), Ok(expected), "{sent}");
+        }
+        for (sent, error) in [
+            ("/a%2Fb", "ambiguous_path"),
+            ("/a%5cb", "ambiguous_path"),
+            ("/a%252e%252e/b", "ambiguous_path"),
+            ("/a%zz", "invalid_path"),
+            ("/a%00", "invalid_path"),
+            ("/a%", "invalid_path"),
+            ("*", "invalid_path"),
+            ("ftp://a.example/", "invalid_target"),
+        ] {
+            assert_eq!(forwarded(sent), Err(error), "{sent}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_host() {
+        let host = |uri: &str, headers: &[(&str, &str)], version: Version| {
+            let head = Parts::clone(&{
+                let mut head = head(uri, headers);
+                head.version = version;
+                head
+            });
+            Target::read(&head).map(|target| target.host().map(str::to_owned)).map_err(|own| own.error)
+        };
+        let v11 = Version::HTTP_11;
+        let ours = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!(host("/", &[("host", "a.example:80")], v11), ours("a.example"));
+        assert_eq!(host("/", &[("host", "[::1]:80")], v11), ours("[::1]"));
+        assert_eq!(host("http://b.example/", &[("host", "a.example")], v11), ours("b.example"));
+        assert_eq!(host("/", &[], v11), Err("invalid_host"));
+        assert_eq!(host("/", &[], Version::HTTP_10), Ok(None));
+        assert_eq!(host("/", &[("host", "a"), ("host", "a")], v11), Err("invalid_host"));
+        for bad in ["", "a b", "a/b", "user@a", "a,b", "a:b:c"] {
+            assert_eq!(host("/", &[("host", bad)], v11), Err("invalid_host"), "{bad}");
+        }
+        assert_eq!(host("http://u@b.example/", &[], v11), Err("invalid_host"));
+        let v2 = Version::HTTP_2;
+        assert_eq!(host("https://b.example/", &[("host", "a.example")], v2), Err("invalid_host"));
+        assert_eq!(host("https://b.example/", &[("host", "B.example")], v2), ours("b.example"));
+    }
+
+    #[test]
+    fn some_methods_are_for_others() {
+        for method in [Method::CONNECT, Method::TRACE] {
+            let mut head = head("/", &[("host", "a")]);
+            head.method = method;
+            assert_eq!(Target::read(&head).unwrap_err().status, StatusCode::METHOD_NOT_ALLOWED);
+        }
+    }
+}
