@@ -1,0 +1,286 @@
+//! Routes as people write them. What the words mean is decided in [`compile`](super::compile), so that everything that
+//! is wrong can be told at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::{DuplicateKeyPolicy, Options};
+
+use super::{HostHeader, Problem};
+use crate::upstream::{Balance, Protocol};
+
+/// The largest document, in bytes.
+pub const MAX_DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A document: YAML, or JSON, which is YAML too.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    #[serde(default)]
+    pub(super) upstreams: BTreeMap<String, Spanned<Upstream>>,
+    #[serde(default)]
+    pub(super) routes: Vec<Spanned<RouteEntry>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Upstream {
+    pub(super) servers: OneOrMany<TextOr<ServerEntry>>,
+    #[serde(default)]
+    pub(super) balance: Balance,
+    #[serde(default)]
+    pub(super) protocol: Protocol,
+    pub(super) health: Option<Health>,
+    pub(super) passive: Option<TextOr<PassiveEntry>>,
+    pub(super) tls: Option<Tls>,
+    pub(super) connect_timeout: Option<String>,
+    pub(super) response_timeout: Option<String>,
+    pub(super) idle_timeout: Option<String>,
+    pub(super) max_idle: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServerEntry {
+    pub(super) url: String,
+    pub(super) weight: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Health {
+    pub(super) path: String,
+    pub(super) every: Option<String>,
+    pub(super) timeout: Option<String>,
+    pub(super) unhealthy_after: Option<u64>,
+    pub(super) healthy_after: Option<u64>,
+    pub(super) statuses: Option<OneOrMany<String>>,
+    pub(super) host: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PassiveEntry {
+    pub(super) failures: Option<u64>,
+    #[serde(rename = "for")]
+    pub(super) aside: Option<String>,
+    pub(super) statuses: Option<OneOrMany<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    pub(super) ca: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) certificate: Option<String>,
+    pub(super) key: Option<String>,
+    #[serde(default)]
+    pub(super) insecure: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteEntry {
+    pub(super) host: Option<String>,
+    pub(super) path: Option<String>,
+    pub(super) methods: Option<OneOrMany<String>>,
+    pub(super) upstream: OneOrMany<String>,
+    pub(super) response_timeout: Option<String>,
+    pub(super) retries: Option<u64>,
+    #[serde(default)]
+    pub(super) host_header: HostHeader,
+    pub(super) prefix: Option<Prefix>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Prefix {
+    pub(super) strip: Option<String>,
+    pub(super) add: Option<String>,
+}
+
+impl Document {
+    /// Reads a text. An error is told with its line; reading ends there.
+    pub(super) fn read(name: &str, text: &str) -> Result<Self, Problem> {
+        if text.len() > MAX_DOCUMENT_BYTES {
+            let message = format!("it is larger than {MAX_DOCUMENT_BYTES} bytes; split it");
+            return Err(Problem::new(name, None, message));
+        }
+        let read: Result<Option<Self>, _> = serde_saphyr::from_str_with_options(text, options());
+        read.map(Option::unwrap_or_default).map_err(|error| {
+            let line = error.location().map(|location| location.line());
+            let message = error.without_snippet().to_string();
+            Problem::new(name, line, message)
+        })
+    }
+}
+
+/// Room for the largest set of routes that is accepted, and none for texts that grow while they are read.
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 1_000_000,
+            max_nodes: 500_000,
+            max_depth: 32,
+            max_documents: 1,
+            max_anchors: 1_000,
+            max_aliases: 10_000,
+            max_recorded_anchor_events: 200_000,
+            max_merge_keys: 10_000,
+            max_total_scalar_bytes: 2 * MAX_DOCUMENT_BYTES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 200_000,
+            max_replay_stack_depth: 8,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        with_snippet: false,
+    }
+}
+
+/// A text that stands for the usual, or everything in full.
+#[derive(Debug)]
+pub(super) enum TextOr<T> {
+    Text(String),
+    Full(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = TextOr<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a mapping")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(text.to_owned()))
+            }
+
+            // `off` is a text in one version of YAML and means this in another.
+            fn visit_bool<E: Error>(self, on: bool) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(if on { "on" } else { "off" }.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(TextOr::Full)
+            }
+        }
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+/// One, or a list.
+#[derive(Debug)]
+pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = OneOrMany<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one, or a list")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
+                let one = serde::de::value::StrDeserializer::new(text);
+                T::deserialize(one).map(|one| OneOrMany(vec![one]))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrMany<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<OneOrMany<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|one| OneOrMany(vec![one]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<OneOrMany<T>, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMany)
+            }
+        }
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        Document::read("routes.yaml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_forms_are_read() {
+        let text = "
+upstreams:
+  api:
+    servers: [http://a, {url: https://b, weight: 2}]
+    passive: off
+    health: {path: /healthz, statuses: [200, 300-399]}
+    connect_timeout: 5
+  one:
+    servers: http://c
+    passive: {failures: 3, for: 1s, statuses: 503}
+routes:
+  - {upstream: [http://a, http://b], methods: GET}
+  - {upstream: api, host_header: upstream}
+";
+        let document = Document::read("x", text).unwrap();
+        let api = &document.upstreams["api"].value;
+        assert!(matches!(&api.passive, Some(TextOr::Text(off)) if off == "off"));
+        assert_eq!(api.health.as_ref().unwrap().statuses.as_ref().unwrap().0, ["200", "300-399"]);
+        assert_eq!(api.connect_timeout.as_deref(), Some("5"));
+        assert!(matches!(&api.servers.0[1], TextOr::Full(ServerEntry { weight: Some(2), .. })));
+        assert_eq!(document.upstreams["one"].value.servers.0.len(), 1);
+        assert_eq!(document.routes[0].value.upstream.0.len(), 2);
+        assert_eq!(document.routes[1].referenced.line(), 13);
+        let json = r#"{"routes": [{"upstream": "http://a", "methods": ["GET"]}]}"#;
+        assert_eq!(Document::read("x", json).unwrap().routes.len(), 1);
+        assert!(Document::read("x", "# nothing\n").unwrap().routes.is_empty());
+    }
+
+    #[test]
+    fn wrong_shapes_are_told_with_their_line() {
+        let text = "routes:\n  - upstream: http://a\n    retires: 1\n";
+        let told = problem(text);
+        assert!(told.starts_with("routes.yaml:3: ") && told.contains("retires"), "{told}");
+        let told = problem("upstreams:\n  a:\n    servers: [http://a]\n    balance: random\n");
+        assert!(told.starts_with("routes.yaml:4: ") && told.contains("least_requests"), "{told}");
+        let told = problem("routes:\n  - {upstream: a}\nroutes: []\n");
+        assert!(told.contains("routes.yaml:3"), "{told}");
+        let told = problem("upstreams:\n  a:\n    servers: [{url: http://a, wight: 2}]\n");
+        assert!(told.contains(":3: ") && told.contains("wight"), "{told}");
+        assert!(problem("routes: [").contains("routes.yaml:"));
+    }
+
+    #[test]
+    fn texts_that_grow_are_refused() {
+        assert!(problem(&" ".repeat(MAX_DOCUMENT_BYTES + 1)).contains("split it"));
+        let mut bomb = "x0: &a0 [a, a, a, a, a, a, a, a, a, a]\n".to_owned();
+        for level in 1..12 {
+            let before = format!("*a{}", level - 1);
+            bomb += &format!("x{level}: &a{level} [{}]\n", vec![before; 10].join(", "));
+        }
+        problem(&format!("{bomb}routes: *a11\n"));
+        let servers = "*u, ".repeat(9_000);
+        problem(&format!(
+            "upstreams:\n  a:\n    servers: &s [&u {{url: http://a, weight: 1}}, {servers}]\n  b: {{servers: *s}}\n  c: {{servers: *s}}\n  d: {{servers: *s}}\n  e: {{servers: *s}}\n  f: {{servers: *s}}\n"
+        ));
+        problem(&"[".repeat(100_000));
+    }
+}

@@ -1,0 +1,95 @@
+//! One attempt at one server.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::server::Entry;
+use super::{Origin, Server, ServerId};
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection came about.
+    Connect,
+    /// The connection broke before there was an answer.
+    Reset,
+    /// There was no answer in time.
+    Timeout,
+    /// There was an answer with this status. A failure only if the group's document says so; a success otherwise.
+    Status(u16),
+}
+
+impl Failure {
+    pub(super) fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::Connect => "no connection".into(),
+            Self::Reset => "connection lost before an answer".into(),
+            Self::Timeout => "no answer in time".into(),
+            Self::Status(status) => format!("answered {status}").into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+/// One attempt at one server. Counts as under way until it is dropped, so it belongs to the answer's body.
+///
+/// The first outcome told is the one that counts. To drop it without any (the client went away) says nothing about the
+/// server.
+#[derive(Debug)]
+pub struct Ticket {
+    server: Arc<Server>,
+    entry: Entry,
+    settled: bool,
+}
+
+impl Ticket {
+    pub(super) fn new(server: Arc<Server>, entry: Entry) -> Self {
+        server.begin();
+        Self { server, entry, settled: false }
+    }
+
+    /// Where to go.
+    pub fn origin(&self) -> &Origin {
+        self.server.origin()
+    }
+
+    /// What to tell the next pick, should this fail.
+    pub fn id(&self) -> ServerId {
+        self.server.id()
+    }
+
+    /// Whether the group knew of nobody who was well, and this is but an attempt.
+    pub fn is_desperate(&self) -> bool {
+        self.entry == Entry::InSpite
+    }
+
+    /// The head of an answer arrived.
+    pub fn succeeded(&mut self) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.server.succeeded(self.entry);
+        }
+    }
+
+    /// None did, or one that may count as none ([`Failure::Status`]; to be told of every 5xx does no harm).
+    pub fn failed(&mut self, failure: Failure, now: Instant) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.server.failed(self.entry, failure, now);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.server.end();
+        if self.entry == Entry::Trial && !self.settled {
+            self.server.given_up();
+        }
+    }
+}
