@@ -36,7 +36,7 @@ mod data;
 mod drain;
 mod error;
 mod feed;
-mod forwarded;
+pub mod forwarded;
 mod grpc;
 mod health;
 mod listen;
