@@ -1,1 +1,3 @@
 //! A reverse proxy with the limiter inside.
+
+pub mod identity;
