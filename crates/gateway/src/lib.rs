@@ -1,3 +1,4 @@
 //! A reverse proxy with the limiter inside.
 
+pub mod forwarded;
 pub mod identity;
