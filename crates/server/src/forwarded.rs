@@ -21,23 +21,65 @@ const URI: [HeaderName; 2] =
     [HeaderName::from_static("x-original-uri"), HeaderName::from_static("x-forwarded-uri")];
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
+/// The networks of the proxies whose word is taken.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies(Vec<IpNet>);
+
+impl TrustedProxies {
+    /// Trusts everybody in `networks`.
+    pub fn new(networks: Vec<IpNet>) -> Self {
+        Self(networks)
+    }
+
+    /// Whether `ip` is a trusted proxy's.
+    pub fn trusts(&self, ip: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&ip))
+    }
+
+    /// The last address on the way here that is not a trusted proxy's; if all are, the first of them. `peer` is a
+    /// trusted proxy.
+    ///
+    /// Each proxy appends whom it heard from to `X-Forwarded-For`, so what stands left of an untrusted or unreadable
+    /// entry may be made up.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let lines = headers.get_all(FOR).iter().rev();
+        // By bytes: what a client wrote left of its address must not make that unreadable.
+        let entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        self.last_untrusted(peer, entries.map(|entry| std::str::from_utf8(entry).ok().and_then(address)))
+    }
+
+    /// The same for addresses that were found elsewhere, the last first; `None` is an unreadable one.
+    pub fn last_untrusted(&self, peer: IpAddr, entries: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut client = peer;
+        for entry in entries {
+            let Some(ip) = entry else { break };
+            client = ip;
+            if !self.trusts(ip) {
+                break;
+            }
+        }
+        client
+    }
+}
+
 /// Whom to believe, and where they say it.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    trusted: Vec<IpNet>,
+    trusted: TrustedProxies,
     identity: IdentityHeaders,
 }
 
 impl Proxies {
     pub(crate) fn new(config: &Config) -> Self {
-        Self { trusted: config.trusted_proxies.clone(), identity: config.identity_headers.clone() }
+        let trusted = TrustedProxies::new(config.trusted_proxies.clone());
+        Self { trusted, identity: config.identity_headers.clone() }
     }
 
     /// Whether a trusted proxy describes another request in this one.
     ///
     /// No web page can make a browser do that: these headers need a permission (CORS) that is never given.
     pub(crate) fn is_forwarded(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
-        self.trusts(peer) && URI.iter().any(|name| headers.contains_key(name))
+        self.trusted.trusts(peer) && URI.iter().any(|name| headers.contains_key(name))
     }
 
     /// The request to decide when `peer` asks to have one authorized.
@@ -48,7 +90,7 @@ impl Proxies {
             headers: &asked.headers,
             ..Request::new(asked.uri.path())
         };
-        if !self.trusts(peer) {
+        if !self.trusted.trusts(peer) {
             return Ok(own);
         }
         let headers = &asked.headers;
@@ -56,7 +98,7 @@ impl Proxies {
         Ok(Request {
             path: text(headers, &URI)?.unwrap_or(own.path),
             method: text(headers, &METHOD)?.or(own.method),
-            ip: Some(self.client(peer, headers)),
+            ip: Some(self.trusted.client(peer, headers)),
             user: value(&self.identity.user)?,
             tenant: value(&self.identity.tenant)?,
             api_key: value(&self.identity.api_key)?,
@@ -64,40 +106,18 @@ impl Proxies {
             ..own
         })
     }
-
-    fn trusts(&self, ip: IpAddr) -> bool {
-        self.trusted.iter().any(|network| network.contains(&ip))
-    }
-
-    /// The last address on the way here that is not a trusted proxy's; if all are, the first of them.
-    ///
-    /// Each proxy appends whom it heard from, so what stands left of an untrusted or unreadable entry may be made
-    /// up.
-    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let mut client = peer;
-        let lines = headers.get_all(FOR).iter().filter_map(|value| value.to_str().ok());
-        let lines: Vec<&str> = lines.collect();
-        for entry in lines.into_iter().rev().flat_map(|line| line.rsplit(',')) {
-            let Some(ip) = address(entry) else { break };
-            client = ip;
-            if !self.trusts(ip) {
-                break;
-            }
-        }
-        client
-    }
 }
 
 /// An address, as proxies write them: plain, in brackets, or with a port.
-fn address(entry: &str) -> Option<IpAddr> {
+pub fn address(entry: &str) -> Option<IpAddr> {
     let entry = entry.trim();
     let bare = entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')).unwrap_or(entry);
     let with_port = || entry.parse().ok().map(|address: SocketAddr| address.ip());
     bare.parse().ok().or_else(with_port).map(canonical_ip)
 }
 
-/// The one text in the headers `names`; empty means absent.
-fn text<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Result<Option<&'a str>, ErrorBody> {
+/// The one text in the headers `names`; empty means absent, and two different ones are an error.
+pub fn text<'a>(headers: &'a HeaderMap, names: &[HeaderName]) -> Result<Option<&'a str>, ErrorBody> {
     let mut found = None;
     for name in names {
         for value in headers.get_all(name) {
@@ -134,7 +154,7 @@ mod tests {
 
     fn proxies(trusted: &[&str]) -> Proxies {
         let trusted = trusted.iter().map(|network| network.parse().unwrap()).collect();
-        Proxies { trusted, identity: IdentityHeaders::default() }
+        Proxies { trusted: TrustedProxies::new(trusted), identity: IdentityHeaders::default() }
     }
 
     fn asked(headers: &[(&str, &str)]) -> Parts {
@@ -163,9 +183,17 @@ mod tests {
             (&["203.0.113.7, "], "127.0.0.1"),
         ] {
             let headers: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
-            let found = proxies.client("127.0.0.1".parse().unwrap(), &asked(&headers).headers);
+            let found = proxies.trusted.client("127.0.0.1".parse().unwrap(), &asked(&headers).headers);
             assert_eq!(found.to_string(), client, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn nobody_hides_behind_what_cannot_be_read() {
+        let mut headers = HeaderMap::new();
+        headers.insert(FOR, HeaderValue::from_bytes(b"1.1.1.1, \xff, 203.0.113.7").unwrap());
+        let found = proxies(&["127.0.0.0/8"]).trusted.client("127.0.0.1".parse().unwrap(), &headers);
+        assert_eq!(found.to_string(), "203.0.113.7");
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod data;
 mod drain;
 mod error;
 mod feed;
-mod forwarded;
+pub mod forwarded;
 mod grpc;
 mod health;
 mod listen;
