@@ -127,6 +127,7 @@ mod layer;
 mod limiter;
 mod shared;
 mod tiers;
+mod waiting;
 
 pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
@@ -150,3 +151,4 @@ pub use tidegate_store::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "tower")]
 pub use tidegate_wire::HeaderStyle;
 pub use tiers::{TierAnswer, TierCache, TierLookup, TierOptions, TierStats};
+pub use waiting::{Waited, Waiting};
