@@ -21,6 +21,7 @@ use tidegate_core::{Delay, Request, Span, Status};
 
 use crate::checked::{Checked, RequestError};
 use crate::limiter::{Limiter, look, take, told};
+use goal::{Counter, Goal};
 pub use lines::Waiting;
 pub(crate) use lines::{DEFAULT_MAX_WAITING, Lines};
 use turn::earliest;
@@ -80,7 +81,7 @@ impl Limiter {
         self.lines.figures()
     }
 
-    /// Decides a request that was just refused, or else has others before it.
+    /// Decides a request that was just refused, or else may have others before it.
     async fn wait_in_line(
         &self,
         request: &Request<'_>,
@@ -94,42 +95,19 @@ impl Limiter {
         loop {
             // From here on no change of the rules is missed.
             let changed = self.lines.rules_changed();
-            let behind = match &refused {
-                Some(_) => None,
-                None => visit.behind(&self.goals(&self.rules.load(), request)?),
+            let step = match refused.take() {
+                Some(refused) => self.queue(refused, request, &mut visit)?,
+                None => self.step(request, arrived, &mut visit).await?,
             };
-            let (mut checked, goal) = if let Some(counter) = behind {
-                let seen = self.decide_told(request, arrived, look).await?;
-                if matches!(seen.status, Status::Disabled | Status::Unavailable) {
-                    return Ok(visit.end(self.decide_told(request, arrived, take).await?));
-                }
-                if !seen.allowed && delay(&seen).is_none() {
-                    return Ok(visit.end(seen));
-                }
-                let goals = self.goals(seen.rules(), request)?;
-                match goals.into_iter().find(|goal| goal.counter == counter) {
-                    Some(goal) => (seen, goal),
-                    // Other rules have come, which count otherwise.
-                    None => continue,
-                }
-            } else {
-                let checked = match refused.take() {
-                    Some(refused) => refused,
-                    None => self.decide_told(request, arrived, take).await?,
-                };
-                let Some(delay) = delay(&checked) else { return Ok(visit.end(checked)) };
-                let goals = self.goals(checked.rules(), request)?;
-                match goals.into_iter().find(|goal| goal.rule == delay.rule) {
-                    Some(goal) => {
-                        visit.stand_in_line(&goal);
-                        (checked, goal)
-                    }
-                    None => return Ok(visit.end(checked)),
-                }
+            let (mut checked, goal) = match step {
+                Step::End(checked) => return Ok(visit.end(checked)),
+                Step::Wait(checked, goal) => (checked, goal),
+                Step::Again => continue,
             };
             let longest = delay(&checked).map_or(goal.longest, |delay| delay.longest.min(goal.longest));
             let said = checked.verdicts.iter().find(|said| said.rule == goal.rule);
-            let turn = said.map_or(Span::ZERO, |said| earliest(&said.verdict, goal.cost, visit.ahead(&goal)));
+            let ahead = visit.ahead(&goal);
+            let turn = said.map_or(Span::ZERO, |said| earliest(&said.verdict, goal.cost, ahead));
             let Some(left) = visit.left(longest).filter(|left| duration(turn) <= *left) else {
                 checked.decision.turn_away(goal.rule, turn);
                 return Ok(visit.end(checked));
@@ -139,6 +117,61 @@ impl Limiter {
             arrived = Instant::now();
         }
     }
+
+    /// Asks for what the request wants if it is its turn; otherwise only looks.
+    async fn step(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+        visit: &mut Visit<'_>,
+    ) -> Result<Step, RequestError> {
+        let behind = visit.behind(&self.goals(&self.rules.load(), request)?);
+        if let Some(counter) = behind {
+            let seen = self.decide_told(request, arrived, look).await?;
+            // What cannot be known is not waited for.
+            if matches!(seen.status, Status::Enforced | Status::Local) {
+                return self.stay(seen, request, counter);
+            }
+        }
+        let checked = self.decide_told(request, arrived, take).await?;
+        self.queue(checked, request, visit)
+    }
+
+    /// What becomes of a request in the line of `counter`, now that it has `seen` what it would be told.
+    fn stay(&self, seen: Checked, request: &Request<'_>, counter: Counter) -> Result<Step, RequestError> {
+        if !seen.allowed && delay(&seen).is_none() {
+            return Ok(Step::End(seen));
+        }
+        let goals = self.goals(seen.rules(), request)?;
+        let goal = goals.into_iter().find(|goal| goal.counter == counter);
+        Ok(goal.map_or(Step::Again, |goal| Step::Wait(seen, goal)))
+    }
+
+    /// What becomes of a request that has been decided: if it may wait, it goes to the line of the rule that binds it.
+    fn queue(
+        &self,
+        checked: Checked,
+        request: &Request<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Step, RequestError> {
+        let Some(delay) = delay(&checked) else { return Ok(Step::End(checked)) };
+        let goals = self.goals(checked.rules(), request)?;
+        let Some(goal) = goals.into_iter().find(|goal| goal.rule == delay.rule) else {
+            return Ok(Step::End(checked));
+        };
+        visit.stand_in_line(&goal);
+        Ok(Step::Wait(checked, goal))
+    }
+}
+
+/// How a request goes on.
+enum Step {
+    /// Not at all: this is the decision.
+    End(Checked),
+    /// It waits, if its turn comes in time. The decision is what it will be told otherwise.
+    Wait(Checked, Goal),
+    /// Other rules have come, which count otherwise: from the start.
+    Again,
 }
 
 /// Whether a refused request may wait by the rules it was refused by.

@@ -329,6 +329,35 @@ async fn without_rules_that_delay_or_without_patience_nobody_waits() {
     }
 }
 
+/// Whoever leaves when, nothing is left behind, and nobody is forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_come_and_go_at_once() {
+    let limiter = Limiter::new(rules(vec![delaying("r", bucket(2_000, 2_000), 60_000)], 1)).unwrap();
+    let limiter = Arc::new(limiter);
+    let tasks: Vec<_> = (0..600u64)
+        .map(|who| {
+            let limiter = Arc::clone(&limiter);
+            let user = ["alice", "bob", "carol"][usize::try_from(who % 3).unwrap()];
+            tokio::spawn(async move { ask(&limiter, user, 20, PATIENT).await.checked.allowed })
+        })
+        .collect();
+    for (task, who) in tasks.iter().zip(0..) {
+        if who % 4 == 0 {
+            task.abort();
+        }
+        if who % 50 == 0 {
+            yield_now().await;
+        }
+    }
+    for task in tasks {
+        match task.await {
+            Ok(allowed) => assert!(allowed),
+            Err(error) => assert!(error.is_cancelled(), "{error}"),
+        }
+    }
+    assert!(limiter.lines.holds_nothing());
+}
+
 #[test]
 fn without_a_runtime_nobody_waits() {
     let limiter = Limiter::new(rules(vec![delaying("r", bucket(1, 1), 60_000)], 1)).unwrap();

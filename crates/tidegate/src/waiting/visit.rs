@@ -68,10 +68,12 @@ impl<'l> Visit<'l> {
         self.place.as_ref().map_or_else(|| self.lines.wanted(goal.counter), Place::ahead)
     }
 
-    /// How long it may go on waiting by rules that let it wait for `longest` in all; `None` if it may not.
+    /// How long it may go on waiting by rules that let it wait for `longest` in all; `None` if it may not. In whole
+    /// milliseconds, as counters have it: who may wait for a second makes it to a turn in a second.
     pub(super) fn left(&self, longest: Span) -> Option<Duration> {
         self.place.as_ref()?;
-        duration(longest).min(self.patience).checked_sub(self.since.elapsed())
+        let passed = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        duration(longest).min(self.patience).checked_sub(Duration::from_millis(passed))
     }
 
     /// Waits for its turn, for `left` at most; as the head of its line until it may ask again, which is after `turn`, or
