@@ -20,7 +20,8 @@ use crate::waiting::Lines;
 ///
 /// Cheap to share behind an [`Arc`]; all methods take `&self`. With counters in memory none of them waits for another
 /// caller for longer than it takes to update a counter; with a [shared store](Builder::store), none waits longer than
-/// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up.
+/// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up. Only whoever
+/// [asks for it](Self::check_or_wait) waits for its turn.
 pub struct Limiter {
     pub(crate) rules: ArcSwap<RuleSet>,
     /// Those that were in force before, kept until there are others: by then nobody uses them any more.
