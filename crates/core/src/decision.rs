@@ -4,11 +4,11 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::rule::OnStoreFailure;
+use crate::rule::{OnLimit, OnStoreFailure};
 use crate::ruleset::RuleSet;
 use crate::tier::TierIndex;
-use crate::time::Timestamp;
-use crate::verdict::Verdict;
+use crate::time::{Span, Timestamp};
+use crate::verdict::{Retry, Verdict};
 
 /// Whether and how the limits were enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,17 @@ pub struct RuleVerdict {
     pub shadow: bool,
     /// What its counter said.
     pub verdict: Verdict,
+}
+
+/// That a refused request may wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The rule to wait for: the binding one.
+    pub rule: u32,
+    /// Until when, if nobody else comes.
+    pub wait: Span,
+    /// No longer than this in all: the least of what the rules that refuse it grant.
+    pub longest: Span,
 }
 
 /// What becomes of a request.
@@ -144,6 +155,34 @@ impl Decision {
         }
     }
 
+    /// Whether a refused request may wait by `rules`, the rule set this was decided by: all that refuse it
+    /// [let it](OnLimit::Delay), and waiting helps.
+    pub fn delay(&self, rules: &RuleSet) -> Option<Delay> {
+        let binding = self.binding().filter(|_| !self.allowed)?;
+        let Retry::After(wait) = binding.verdict.retry else { return None };
+        let refusals = self.verdicts.iter().filter(|said| !said.shadow && !said.verdict.allowed);
+        let longest = refusals.map(|said| rules.rule(said.rule).on_limit.longest());
+        let longest = longest.min().flatten()?;
+        Some(Delay { rule: binding.rule, wait, longest })
+    }
+
+    /// Refuses by the rule at `rule`, if it had a say, whatever its counter said: others are waiting for it, and
+    /// `wait` is when it may be this request's turn.
+    pub fn turn_away(&mut self, rule: u32, wait: Span) {
+        let Some(said) = self.verdicts.iter_mut().find(|said| said.rule == rule && !said.shadow) else {
+            return;
+        };
+        let retry = said.verdict.retry.max(Retry::After(wait));
+        said.verdict = Verdict { allowed: false, retry, ..said.verdict };
+        let verdicts = std::mem::take(&mut self.verdicts);
+        (self.binding, self.failed) = (None, None);
+        let local = self.status == Status::Local;
+        verdicts.into_iter().for_each(|said| self.add(said));
+        if local {
+            self.status = Status::Local;
+        }
+    }
+
     /// When the binding rule's counter will be as if never used.
     pub fn reset_at(&self) -> Option<Timestamp> {
         self.binding().map(|binding| self.at + binding.verdict.reset_after)
@@ -154,6 +193,16 @@ impl Decision {
     pub fn binding_rule<'r>(&self, rules: &'r RuleSet) -> Option<&'r str> {
         let rule = self.binding().map(|binding| binding.rule).or_else(|| self.cause());
         rule.map(|rule| &*rules.rule(rule).id)
+    }
+}
+
+impl OnLimit {
+    /// How long a request waits at most; `None` if not at all.
+    pub const fn longest(self) -> Option<Span> {
+        match self {
+            Self::Refuse => None,
+            Self::Delay { longest } => Some(longest),
+        }
     }
 }
 
@@ -176,9 +225,10 @@ fn share_left(a: &Verdict, b: &Verdict) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Facet;
     use crate::quota::{Algorithm, Quota};
-    use crate::time::Span;
-    use crate::verdict::Retry;
+    use crate::rule::Rule;
+    use crate::ruleset::RuleSetParts;
 
     fn verdict(rule: u32, limit: u64, remaining: u64, retry: Retry) -> RuleVerdict {
         let quota = Quota::new(Algorithm::TokenBucket, limit, Span::from_secs(1)).unwrap();
@@ -211,6 +261,67 @@ mod tests {
         let shadow = RuleVerdict { shadow: true, ..verdict(0, 1, 0, Retry::Never) };
         assert_eq!(join(&[shadow]), (true, None));
         assert_eq!(join(&[shadow, verdict(1, 10, 9, Retry::Now)]), (true, Some(1)));
+    }
+
+    /// One rule each, with how long requests may wait for it.
+    fn rules(longest: &[Option<u64>]) -> RuleSet {
+        let rule = |(index, longest): (usize, &Option<u64>)| {
+            let on_limit =
+                longest.map_or(OnLimit::Refuse, |ms| OnLimit::Delay { longest: Span::from_millis(ms) });
+            Rule { on_limit, ..Rule::new(index.to_string(), Facet::Global, Quota::per_minute(1)) }
+        };
+        let rules = longest.iter().enumerate().map(rule).collect();
+        RuleSet::new(RuleSetParts { rules, ..RuleSetParts::default() }).unwrap()
+    }
+
+    #[test]
+    fn who_may_wait() {
+        let (wait, ms) = (|ms| Retry::After(Span::from_millis(ms)), Span::from_millis);
+        let rules = rules(&[Some(50), Some(30), None]);
+        let delay = |verdicts: &[RuleVerdict]| {
+            let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+            verdicts.iter().for_each(|said| decision.add(*said));
+            decision.delay(&rules)
+        };
+        let allowed = |rule| verdict(rule, 10, 5, Retry::Now);
+        let refused = |rule, ms| verdict(rule, 10, 0, wait(ms));
+        let expected = |rule, wait, longest| Some(Delay { rule, wait: ms(wait), longest: ms(longest) });
+        assert_eq!(delay(&[]), None);
+        assert_eq!(delay(&[allowed(0)]), None);
+        assert_eq!(delay(&[refused(0, 7)]), expected(0, 7, 50));
+        assert_eq!(
+            delay(&[refused(0, 90)]),
+            expected(0, 90, 50),
+            "whether that is too long is for others to say"
+        );
+        assert_eq!(delay(&[refused(0, 7), refused(1, 6)]), expected(0, 7, 30));
+        assert_eq!(delay(&[refused(0, 7), allowed(1), allowed(2)]), expected(0, 7, 50));
+        assert_eq!(delay(&[refused(0, 7), refused(2, 1)]), None, "one that refuses does");
+        assert_eq!(delay(&[verdict(0, 10, 0, Retry::Never)]), None);
+        let shadow = RuleVerdict { shadow: true, ..refused(2, 9) };
+        assert_eq!(delay(&[refused(0, 7), shadow]), expected(0, 7, 50));
+        assert_eq!(delay(&[shadow]), None);
+        let mut unavailable = decide(&[Part::Failed(OnStoreFailure::Deny)]);
+        assert_eq!(unavailable.delay(&rules), None);
+        unavailable.turn_away(0, ms(5));
+        assert_eq!(unavailable.status, Status::Unavailable, "it had no say");
+    }
+
+    #[test]
+    fn who_is_turned_away() {
+        let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+        decision.add_local(verdict(0, 10, 1, Retry::Now));
+        decision.add_local(verdict(1, 10, 9, Retry::Now));
+        decision.turn_away(1, Span::from_millis(700));
+        assert_eq!((decision.allowed, decision.status), (false, Status::Local));
+        let binding = *decision.binding().unwrap();
+        assert_eq!((binding.rule, binding.verdict.allowed), (1, false));
+        assert_eq!(binding.verdict.retry, Retry::After(Span::from_millis(700)));
+        decision.turn_away(1, Span::from_millis(600));
+        assert_eq!(decision.binding().copied(), Some(binding), "never sooner");
+        decision.turn_away(7, Span::from_millis(900));
+        assert_eq!(decision.verdicts.len(), 2);
+        assert_eq!(decision.binding().copied(), Some(binding));
     }
 
     /// What becomes of a rule's part in a decision.

@@ -31,7 +31,7 @@ pub mod time;
 pub mod verdict;
 
 pub use cost::{Charge, Cost};
-pub use decision::{Decision, RuleVerdict, Status};
+pub use decision::{Decision, Delay, RuleVerdict, Status};
 pub use demand::Demand;
 pub use descriptor::{Descriptor, DescriptorDecision, DescriptorDemand};
 pub use identity::{Facet, Identifier, Identity};

@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::plan::Plan;
 use crate::quota::{MAX_UNITS, Quota, QuotaError};
 use crate::request::Request;
-use crate::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Rule};
+use crate::rule::{Allowance, OnLimit, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Standing, TierTable, Tiers};
 use crate::time::Timestamp;
 
@@ -73,6 +73,8 @@ pub struct RuleSet {
     by_id: HashMap<Box<str>, u32, FixedState>,
     /// Whether a rule asks for the tier or the plan of a request.
     asks_tier: bool,
+    /// Whether a rule lets requests wait.
+    delays: bool,
 }
 
 /// What a rule comes down to once it matches, apart from the rest of it so that ten thousand of them stay near.
@@ -178,6 +180,8 @@ impl RuleSet {
         }
         let asks_tier = |rule: &Rule| matches!(rule.allowance, Allowance::Tiered | Allowance::Planned(_));
         let asks_tier = rules[..about_requests].iter().any(asks_tier);
+        let delays =
+            rules[..about_requests].iter().any(|rule| !rule.shadow && rule.on_limit != OnLimit::Refuse);
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
         Ok(Self {
@@ -193,6 +197,7 @@ impl RuleSet {
             identifiers,
             by_id,
             asks_tier,
+            delays,
         })
     }
 
@@ -250,6 +255,11 @@ impl RuleSet {
     /// The plans, in document order.
     pub fn plans(&self) -> &[Plan] {
         self.tiers.plans()
+    }
+
+    /// Whether any rule about requests [lets them wait](OnLimit::Delay) instead of refusing them.
+    pub fn delays(&self) -> bool {
+        self.delays
     }
 
     /// Whether it is worth finding out the tier or plan of the request's user elsewhere and asking again with it: a rule

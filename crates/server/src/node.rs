@@ -10,6 +10,7 @@ use http::StatusCode;
 use prometheus_client::encoding::DescriptorEncoder;
 use tidegate::{
     Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
+    Waited,
 };
 use tidegate_core::descriptor::{Descriptor, Hits};
 use tidegate_core::{Mode, Timestamp};
@@ -202,6 +203,20 @@ impl Node {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
         self.count(&checked, checked.rules(), arrived.elapsed());
         Ok(checked)
+    }
+
+    /// The same for a caller that lets its answer be held back for `patience`, until it is the request's turn. That is not
+    /// part of how long the decision took.
+    pub(crate) async fn ask_or_wait(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+        patience: Duration,
+    ) -> Result<Waited, ErrorBody> {
+        let waited = self.limiter.check_or_wait(request, arrived, patience).await.map_err(refused)?;
+        let took = arrived.elapsed().saturating_sub(waited.waited);
+        self.count(&waited.checked, waited.checked.rules(), took);
+        Ok(waited)
     }
 
     /// Decides requests that came together, and counts each.

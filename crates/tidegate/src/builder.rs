@@ -12,6 +12,7 @@ use tidegate_store::{Clock, FallbackSettings, MemoryStore, Store, SystemClock};
 use crate::limiter::{Backend, Limiter, Memory};
 use crate::shared::{Local, Shared};
 use crate::tiers::{TierCache, TierLookup, TierOptions};
+use crate::waiting::{DEFAULT_MAX_WAITING, Lines};
 
 /// How long a decision waits for a shared store unless told otherwise.
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_millis(5);
@@ -34,6 +35,7 @@ pub struct Builder {
     deny_when_not_owner: bool,
     emergency_cap: u32,
     tiers: Option<(Arc<dyn TierLookup>, TierOptions)>,
+    max_waiting: usize,
 }
 
 impl Builder {
@@ -52,6 +54,7 @@ impl Builder {
             deny_when_not_owner: false,
             emergency_cap: DEFAULT_EMERGENCY_CAP,
             tiers: None,
+            max_waiting: DEFAULT_MAX_WAITING,
         }
     }
 
@@ -147,6 +150,14 @@ impl Builder {
         self
     }
 
+    /// Lets at most this many requests [wait](Limiter::check_or_wait) for their turn (default 10,000), of which at most 1,000
+    /// for one counter; beyond that they are refused at once.
+    #[must_use]
+    pub fn max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
+        self
+    }
+
     /// Builds the limiter. Fails if the operating system gives no randomness or no thread.
     pub fn build(self) -> std::io::Result<Limiter> {
         let tiers = match self.tiers {
@@ -195,7 +206,8 @@ impl Builder {
             }
         };
         let (rules, retired) = (ArcSwap::from_pointee(self.rules), Mutex::new(None));
-        Ok(Limiter { rules, retired, backend, tiers, clock: self.clock })
+        let lines = Lines::new(self.max_waiting);
+        Ok(Limiter { rules, retired, backend, tiers, lines, clock: self.clock })
     }
 }
 

@@ -4,7 +4,7 @@ mod future;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -46,6 +46,9 @@ impl<'a> Head<'a> {
 
 /// Limits an HTTP service: allowed requests go on, with the rate limit headers on their responses; refused ones are
 /// answered with 429 (503 if the limits could not be checked) without touching the service.
+///
+/// Where rules let requests [wait](tidegate_core::rule::OnLimit::Delay) for their turn, they do, in a Tokio runtime with time
+/// enabled; clients that go away leave their place.
 ///
 /// Who asks is for the extractor to say. **It decides whom to believe**: a header that any client can set is no
 /// identity. The service's response body must be made from a `String`, as axum's is, and it must be [`Clone`]: a shared
@@ -142,7 +145,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if self.shared.limiter.may_wait() {
+        let limiter = &self.shared.limiter;
+        if limiter.may_wait() || limiter.may_delay() {
             let (parts, body) = request.into_parts();
             // The one that is ready is the one to call; another takes its place meanwhile.
             let next = self.inner.clone();
@@ -159,8 +163,9 @@ impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
     async fn check(self: Arc<Self>, parts: Parts, arrived: Instant) -> (Answer, Parts) {
         let Parts { method, uri, headers, extensions, .. } = &parts;
         let request = (self.extract)(Head { method, uri, headers, extensions });
-        let checked = self.limiter.check_since(&request, arrived).await;
-        (self.answer(checked), parts)
+        // How long it may wait for its turn is for the rules to say.
+        let waited = self.limiter.check_or_wait(&request, arrived, Duration::MAX).await;
+        (self.answer(waited.map(|waited| waited.checked)), parts)
     }
 
     fn extract<'a, B>(&self, request: &'a http::Request<B>) -> Request<'a> {

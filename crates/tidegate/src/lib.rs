@@ -66,6 +66,28 @@
 //! **Rules change while requests flow**: [`Limiter::set_rules`] puts others in force at once, and counters keep what
 //! they have counted.
 //!
+//! **Rules can have requests wait** instead of refusing them: [`OnLimit::Delay`](core::rule::OnLimit::Delay). Whoever asks by
+//! [`Limiter::check_or_wait`] then waits for its turn, first come, first served, as long as the rules let it and it has patience.
+//!
+//! ```
+//! use std::time::{Duration, Instant};
+//! use tidegate::core::rule::OnLimit;
+//! use tidegate::{Facet, Limiter, Quota, Request, Rule, RuleSet, RuleSetParts, Span};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let on_limit = OnLimit::Delay { longest: Span::from_secs(2) };
+//! let quota = Quota::token_bucket(100, Span::from_secs(1), 100)?;
+//! let rules = vec![Rule { on_limit, ..Rule::new("paced", Facet::Global, quota) }];
+//! let limiter = Limiter::new(RuleSet::new(RuleSetParts { rules, ..RuleSetParts::default() })?)?;
+//! assert!(limiter.check(&Request { cost: 100, ..Request::new("/") }).await?.allowed);
+//! // All is gone; some is back after 10 ms.
+//! let waited = limiter.check_or_wait(&Request::new("/"), Instant::now(), Duration::from_secs(1)).await?;
+//! assert!(waited.checked.allowed);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Several programs can share their counters** in Redis or Valkey (feature `redis`), or in any other
 //! [`Store`](store::Store). Every decision then waits for it, 5 ms at most; what becomes of a request that it says
 //! nothing to in time is for [each rule](core::rule::OnStoreFailure) to decide, and the [`Status`] of the decision
@@ -127,6 +149,7 @@ mod layer;
 mod limiter;
 mod shared;
 mod tiers;
+mod waiting;
 
 pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
@@ -150,3 +173,4 @@ pub use tidegate_store::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "tower")]
 pub use tidegate_wire::HeaderStyle;
 pub use tiers::{TierAnswer, TierCache, TierLookup, TierOptions, TierStats};
+pub use waiting::{Waited, Waiting};

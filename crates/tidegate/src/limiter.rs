@@ -14,12 +14,14 @@ use crate::builder::Builder;
 use crate::checked::{Checked, RequestError};
 use crate::shared::{Shared, Terms};
 use crate::tiers::{Asked, Tier, TierCache};
+use crate::waiting::Lines;
 
 /// Decides requests by rules that may change at any time.
 ///
 /// Cheap to share behind an [`Arc`]; all methods take `&self`. With counters in memory none of them waits for another
 /// caller for longer than it takes to update a counter; with a [shared store](Builder::store), none waits longer than
-/// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up.
+/// [told](Builder::store_timeout), and so it is where [users' tiers](Builder::tiers) are looked up. Only whoever
+/// [asks for it](Self::check_or_wait) waits for its turn.
 pub struct Limiter {
     pub(crate) rules: ArcSwap<RuleSet>,
     /// Those that were in force before, kept until there are others: by then nobody uses them any more.
@@ -27,6 +29,8 @@ pub struct Limiter {
     pub(crate) backend: Backend,
     /// What is known of users' tiers, if they are kept elsewhere.
     pub(crate) tiers: Option<Arc<TierCache>>,
+    /// Requests that wait for their turn.
+    pub(crate) lines: Lines,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -166,11 +170,17 @@ impl Limiter {
         arrived: Instant,
         adjust: fn(&mut [Operation<'_>]),
     ) -> Result<Checked, RequestError> {
-        let tier = match &self.tiers {
-            None => None,
-            Some(tiers) => self.find_tier(tiers, request, arrived).await,
-        };
-        let request = &told(request, tier.as_deref());
+        let tier = self.find_own_tier(request, arrived).await;
+        self.decide_told(&told(request, tier.as_deref()), arrived, adjust).await
+    }
+
+    /// Decides a request whose tier has been looked up if need be.
+    pub(crate) async fn decide_told(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+        adjust: fn(&mut [Operation<'_>]),
+    ) -> Result<Checked, RequestError> {
         match &self.backend {
             Backend::Memory(memory) => self.decide(memory, request, adjust),
             Backend::Shared(shared) => match self.try_ask(shared, request, adjust) {
@@ -205,6 +215,14 @@ impl Limiter {
         match &self.backend {
             Backend::Memory(memory) => self.decide_all(memory, &told),
             Backend::Shared(shared) => self.ask_all(shared, &told, arrived).await,
+        }
+    }
+
+    /// The tier of a request's user, if tiers are looked up at all.
+    pub(crate) async fn find_own_tier(&self, request: &Request<'_>, arrived: Instant) -> Tier {
+        match &self.tiers {
+            None => None,
+            Some(tiers) => self.find_tier(tiers, request, arrived).await,
         }
     }
 
@@ -299,6 +317,7 @@ impl Limiter {
         if let Backend::Shared(shared) = &self.backend {
             shared.rules_changed();
         }
+        self.lines.ask_again();
     }
 
     /// The counters, if they are in this process.
@@ -365,15 +384,15 @@ impl fmt::Debug for Limiter {
 }
 
 /// Counts what is allowed.
-fn take(_: &mut [Operation<'_>]) {}
+pub(crate) fn take(_: &mut [Operation<'_>]) {}
 
 /// Counts nothing.
-fn look(group: &mut [Operation<'_>]) {
+pub(crate) fn look(group: &mut [Operation<'_>]) {
     group.iter_mut().for_each(|op| op.action = Action::Peek);
 }
 
 /// A request whose tier has been looked up, unless nothing was found: then it says what it said.
-fn told<'a>(request: &Request<'a>, tier: Option<&'a str>) -> Request<'a> {
+pub(crate) fn told<'a>(request: &Request<'a>, tier: Option<&'a str>) -> Request<'a> {
     Request { tier: tier.or(request.tier), ..*request }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -51,7 +52,15 @@ pub struct CheckBody<'a> {
     /// Makes a retry of an admitted request free, within bounds.
     #[serde(borrow, default, deserialize_with = "borrowed")]
     pub request_id: Option<Cow<'a, str>>,
+    /// For how many milliseconds the answer may be held back until it is the request's turn, where rules let it wait; 0 is not
+    /// at all. A batch cannot wait.
+    #[serde(default)]
+    #[schemars(range(max = MAX_WAIT_MS))]
+    pub wait_ms: u64,
 }
+
+/// The longest that a caller may have its answer held back, in milliseconds.
+pub const MAX_WAIT_MS: u64 = 60_000;
 
 fn one() -> u64 {
     1
@@ -78,8 +87,12 @@ impl<'a> CheckBody<'a> {
         }
     }
 
-    /// Refuses texts that could not come from a well-behaved client.
+    /// Refuses texts and figures that could not come from a well-behaved client.
     pub fn validated(self) -> Result<Self, ErrorBody> {
+        if self.wait_ms > MAX_WAIT_MS {
+            let message = format!("`wait_ms` is {}; the most is {MAX_WAIT_MS}, a minute", self.wait_ms);
+            return Err(ErrorBody::field("wait_ms", message));
+        }
         if self.resource.is_empty() {
             return Err(ErrorBody::field(
                 "resource",
@@ -105,6 +118,21 @@ impl<'a> CheckBody<'a> {
             }
         }
         Ok(self)
+    }
+
+    /// Refuses what a request of a batch cannot have: nobody can wait for the others.
+    pub fn in_batch(self) -> Result<Self, ErrorBody> {
+        if self.wait_ms > 0 {
+            let message =
+                "a batch is answered at once; leave out `wait_ms`, or use /v1/check for this request";
+            return Err(ErrorBody::field("wait_ms", message));
+        }
+        Ok(self)
+    }
+
+    /// How long the caller lets its answer be held back.
+    pub fn patience(&self) -> Duration {
+        Duration::from_millis(self.wait_ms)
     }
 
     /// The request to decide. Empty texts count as absent.
@@ -245,6 +273,10 @@ pub struct DecisionBody<'a, R = RuleBody<'a>> {
     pub status: &'static str,
     /// `normal`, `degraded` or `emergency`.
     pub mode: &'static str,
+    /// For how many milliseconds the request waited for its turn; left out if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub waited_ms: Option<u64>,
     /// What every rule that applies said, by priority, as far as the store could be asked.
     pub rules: Vec<R>,
 }
@@ -286,9 +318,24 @@ impl<'a> DecisionBody<'a> {
             },
             status: decision.status.name(),
             mode: mode.name(),
+            waited_ms: None,
             rules: decision.verdicts.iter().map(|verdict| RuleBody::new(verdict, rules)).collect(),
         }
     }
+}
+
+impl DecisionBody<'_> {
+    /// The same about a request that waited for its turn for so long, if at all.
+    #[must_use]
+    pub fn after(self, waited: Duration) -> Self {
+        Self { waited_ms: waited_ms(waited), ..self }
+    }
+}
+
+/// What callers are told about having waited: whole milliseconds, rounded up; nothing if they have not.
+pub(crate) fn waited_ms(waited: Duration) -> Option<u64> {
+    let ms = u64::try_from(waited.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    (ms > 0).then_some(ms)
 }
 
 impl<'a> RuleBody<'a> {
@@ -363,6 +410,12 @@ mod tests {
             (r#"{"resource":"/","cost":1.5}"#, Some("cost")),
             (r#"{"resource":"/","cost":"1"}"#, Some("cost")),
             (r#"{"resource":"/","cost":1e400}"#, Some("cost")),
+            (r#"{"resource":"/","wait_ms":60001}"#, Some("wait_ms")),
+            (r#"{"resource":"/","wait_ms":-1}"#, Some("wait_ms")),
+            (r#"{"resource":"/","wait_ms":0.5}"#, Some("wait_ms")),
+            (r#"{"resource":"/","wait_ms":"1s"}"#, Some("wait_ms")),
+            (r#"{"resource":"/","wait_ms":null}"#, Some("wait_ms")),
+            (r#"{"resource":"/","wait_ms":1e400}"#, Some("wait_ms")),
             (r#"{"resource":"/","ip":"300.1.2.3"}"#, Some("ip")),
             (r#"{"resource":"/","user":"a\nb"}"#, Some("user")),
             (r#"{"resource":"/","user":"a\u0000b"}"#, Some("user")),
@@ -384,5 +437,22 @@ mod tests {
             assert_eq!(error.error, "invalid_request");
         }
         assert!(CheckBody::parse(b"{\"resource\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn how_long_callers_wait() {
+        let body = |wait_ms: &str| format!(r#"{{"resource":"/"{wait_ms}}}"#);
+        let patience = |json: String| CheckBody::parse(json.as_bytes()).unwrap().patience().as_millis();
+        assert_eq!(patience(body("")), 0);
+        assert_eq!(patience(body(r#","wait_ms":60000"#)), 60_000);
+        for (wait_ms, fits) in [("", true), (r#","wait_ms":0"#, true), (r#","wait_ms":1"#, false)] {
+            let json = body(wait_ms);
+            let read = CheckBody::parse(json.as_bytes()).unwrap().in_batch();
+            assert_eq!(read.is_ok(), fits, "{wait_ms}");
+            assert!(read.err().is_none_or(|error| error.field.as_deref() == Some("wait_ms")));
+        }
+        for (micros, expected) in [(0, None), (1, Some(1)), (1_000, Some(1)), (1_001, Some(2))] {
+            assert_eq!(waited_ms(Duration::from_micros(micros)), expected);
+        }
     }
 }

@@ -41,6 +41,7 @@ impl<'a> ExplanationBody<'a> {
             retry_after,
             status,
             mode,
+            waited_ms,
         } = DecisionBody::new(decision, rules, mode);
         let explained = said.into_iter().zip(&decision.verdicts).zip(identities);
         let explained = explained.map(|((said, verdict), identity)| ExplainedRule {
@@ -50,6 +51,6 @@ impl<'a> ExplanationBody<'a> {
             identity,
         });
         let rules = explained.collect();
-        Self { allowed, rule_id, limit, remaining, reset_at, retry_after, status, mode, rules }
+        Self { allowed, rule_id, limit, remaining, reset_at, retry_after, status, mode, waited_ms, rules }
     }
 }

@@ -40,13 +40,16 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> 
 }
 
 fn decide(node: &Node, item: &RawValue) -> Result<Checked, ErrorBody> {
-    let body = CheckBody::parse(item.get().as_bytes())?;
-    node.decide(&body.request())
+    node.decide(&read(item)?.request())
+}
+
+fn read(item: &RawValue) -> Result<CheckBody<'_>, ErrorBody> {
+    CheckBody::parse(item.get().as_bytes())?.in_batch()
 }
 
 /// Asks about all items at once.
 async fn ask(node: &Node, items: &[&RawValue]) -> Vec<Result<Checked, ErrorBody>> {
-    let bodies: Vec<_> = items.iter().map(|item| CheckBody::parse(item.get().as_bytes())).collect();
+    let bodies: Vec<_> = items.iter().map(|item| read(item)).collect();
     let requests: Vec<_> = bodies.iter().flatten().map(CheckBody::request).collect();
     let mut decided = node.ask_all(&requests).await.into_iter();
     let answer = |body: &Result<_, ErrorBody>| match body {

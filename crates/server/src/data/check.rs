@@ -1,11 +1,11 @@
 //! `POST /v1/check`
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use hyper::body::Incoming;
-use tidegate::{Checked, Status};
+use tidegate::{Checked, Status, Waited};
 use tidegate_wire::{CheckBody, DecisionBody, headers};
 
 use crate::body;
@@ -18,26 +18,28 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// One decision. `headers` lend the answer their memory.
 pub(super) async fn answer(node: &Node, headers: HeaderMap, body: Incoming) -> Result<Reply, Wrong> {
     let bytes = body::read(body, MAX_BYTES).await?;
-    if node.may_wait() {
-        // Apart, so that those who need not wait need not carry what waiting takes.
-        return Box::pin(ask(node, headers, bytes)).await;
+    if !node.may_wait() {
+        let body = CheckBody::parse(&bytes)?;
+        if body.wait_ms == 0 {
+            let checked = node.decide(&body.request())?;
+            return Ok(tell(node, headers, &checked, Duration::ZERO));
+        }
     }
-    let body = CheckBody::parse(&bytes)?;
-    let checked = node.decide(&body.request())?;
-    Ok(tell(node, headers, &checked))
+    // Apart, so that those who need not wait need not carry what waiting takes.
+    Box::pin(ask(node, headers, bytes)).await
 }
 
 async fn ask(node: &Node, headers: HeaderMap, bytes: Bytes) -> Result<Reply, Wrong> {
     let arrived = Instant::now();
     let body = CheckBody::parse(&bytes)?;
-    let checked = node.ask(&body.request(), arrived).await?;
-    Ok(tell(node, headers, &checked))
+    let Waited { checked, waited } = node.ask_or_wait(&body.request(), arrived, body.patience()).await?;
+    Ok(tell(node, headers, &checked, waited))
 }
 
-fn tell(node: &Node, mut headers: HeaderMap, checked: &Checked) -> Reply {
+fn tell(node: &Node, mut headers: HeaderMap, checked: &Checked, waited: Duration) -> Reply {
     headers.clear();
     headers::write(checked, checked.rules(), &node.header_styles, &mut headers);
-    reply::decision(status(checked), headers, &describe(node, checked))
+    reply::decision(status(checked), headers, &describe(node, checked).after(waited))
 }
 
 /// A refusal is an answer like any other; only not to know is an error.

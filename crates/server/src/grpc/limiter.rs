@@ -1,14 +1,14 @@
 //! `tidegate.v1.Limiter`
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::Response;
 use hyper::body::Incoming;
 use prost::Message;
-use tidegate::Checked;
+use tidegate::{Checked, Waited};
 use tidegate_wire::CheckBody;
 use tidegate_wire::ErrorBody;
-use tidegate_wire::grpc::check::{read, respond};
+use tidegate_wire::grpc::check::{read, respond, respond_after};
 use tidegate_wire::grpc::protobuf::tidegate::v1;
 use tonic::Status;
 
@@ -22,12 +22,15 @@ pub(super) async fn check(node: &Node, body: Incoming) -> Result<Response<GrpcBo
     let message = unary::read(body, MAX_CHECK_BYTES).await?;
     let message = v1::CheckRequest::decode(message).map_err(|error| no_message(&error))?;
     let body = read(&message).map_err(wrong)?;
-    let checked = if node.may_wait() {
-        Box::pin(node.ask(&body.request(), Instant::now())).await
+    let (checked, waited) = if node.may_wait() || body.wait_ms > 0 {
+        let request = body.request();
+        let asked = Box::pin(node.ask_or_wait(&request, Instant::now(), body.patience()));
+        let Waited { checked, waited } = asked.await.map_err(wrong)?;
+        (checked, waited)
     } else {
-        node.decide(&body.request())
+        (node.decide(&body.request()).map_err(wrong)?, Duration::ZERO)
     };
-    Ok(unary::reply(&describe(node, &checked.map_err(wrong)?)))
+    Ok(unary::reply(&respond_after(waited, describe(node, &checked))))
 }
 
 /// As many decisions as there are items, in their order; items are independent of each other, mistakes included.
@@ -40,7 +43,7 @@ pub(super) async fn check_batch(node: &Node, body: Incoming) -> Result<Response<
             format!("a batch has at most {MAX_BATCH_ITEMS} items, this one has {}; split it", requests.len());
         return Err(wrong(ErrorBody::field("requests", message)));
     }
-    let bodies: Vec<_> = requests.iter().map(read).collect();
+    let bodies: Vec<_> = requests.iter().map(|request| read(request)?.in_batch()).collect();
     let asked: Vec<_> = bodies.iter().flatten().map(CheckBody::request).collect();
     let mut decided = node.ask_all(&asked).await.into_iter();
     let item = |body: &Result<_, ErrorBody>| match body {

@@ -8,6 +8,7 @@ mod descriptors;
 mod modes;
 mod store;
 mod tiers;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +101,7 @@ impl Collector for Scrape {
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;
+        waiting::encode(&node.limiter, &mut encoder)?;
         if let Some(cluster) = &node.cluster {
             cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
         }

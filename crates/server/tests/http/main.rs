@@ -20,3 +20,4 @@ mod rate_limit;
 mod reload;
 mod shared_store;
 mod tiers;
+mod waiting;

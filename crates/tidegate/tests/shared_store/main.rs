@@ -5,3 +5,4 @@ mod asking;
 mod fake;
 mod joining;
 mod layer;
+mod waiting;

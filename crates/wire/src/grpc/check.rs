@@ -1,10 +1,11 @@
 //! `tidegate.v1.Limiter`: the check API in protobuf.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use tidegate_core::{Decision, Mode, RuleSet};
 
-use crate::check::{CheckBody, DecisionBody, Pairs, RuleBody};
+use crate::check::{CheckBody, DecisionBody, Pairs, RuleBody, waited_ms};
 use crate::error::ErrorBody;
 
 use super::protobuf::tidegate::v1;
@@ -29,6 +30,7 @@ pub fn read(message: &v1::CheckRequest) -> Result<CheckBody<'_>, ErrorBody> {
             .map_err(|message| ErrorBody::field("attributes", message))?,
         cost: message.cost.unwrap_or(1),
         request_id: borrow(&message.request_id),
+        wait_ms: message.wait_ms.unwrap_or(0),
     };
     body.validated()
 }
@@ -50,7 +52,13 @@ pub fn respond(decision: &Decision, rules: &RuleSet, mode: Mode) -> v1::CheckRes
         status: status(decision).into(),
         mode: mode_of(mode).into(),
         rules: body.rules.iter().map(rule).collect(),
+        waited_ms: None,
     }
+}
+
+/// The same about a request that waited for its turn for so long, if at all.
+pub fn respond_after(waited: Duration, response: v1::CheckResponse) -> v1::CheckResponse {
+    v1::CheckResponse { waited_ms: waited_ms(waited), ..response }
 }
 
 fn status(decision: &Decision) -> v1::Status {
@@ -85,5 +93,23 @@ fn rule(body: &RuleBody<'_>) -> v1::RuleStatus {
 impl From<ErrorBody> for v1::Error {
     fn from(body: ErrorBody) -> Self {
         Self { error: body.error.into_owned(), message: body.message, field: body.field }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_long_callers_wait_and_waited() {
+        let message = |wait_ms| v1::CheckRequest { resource: "/".to_owned(), wait_ms, ..Default::default() };
+        for (wait_ms, patience) in [(None, 0), (Some(0), 0), (Some(60_000), 60_000)] {
+            let message = message(wait_ms);
+            assert_eq!(read(&message).unwrap().patience(), Duration::from_millis(patience));
+        }
+        assert_eq!(read(&message(Some(60_001))).unwrap_err().field.as_deref(), Some("wait_ms"));
+        let after = |waited| respond_after(waited, v1::CheckResponse::default()).waited_ms;
+        assert_eq!(after(Duration::ZERO), None);
+        assert_eq!(after(Duration::from_millis(7)), Some(7));
     }
 }

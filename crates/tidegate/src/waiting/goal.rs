@@ -1,0 +1,43 @@
+//! What a request may wait for.
+
+use smallvec::SmallVec;
+use tidegate_core::{Request, RuleSet, Span};
+
+use crate::checked::RequestError;
+use crate::limiter::{Backend, Limiter, parse_path};
+
+/// A counter: rule, algorithm and tag in 128 bits.
+pub(super) type Counter = [u64; 2];
+
+/// A counter that a request may wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Goal {
+    /// The rule's position in its rule set.
+    pub(super) rule: u32,
+    pub(super) counter: Counter,
+    /// What the request takes from it.
+    pub(super) cost: u64,
+    /// How long it may wait for it.
+    pub(super) longest: Span,
+}
+
+pub(super) type Goals = SmallVec<[Goal; 4]>;
+
+impl Limiter {
+    /// What `request` may wait for by `rules`: what can ever be had, of rules that let requests wait.
+    pub(super) fn goals(&self, rules: &RuleSet, request: &Request<'_>) -> Result<Goals, RequestError> {
+        let path = parse_path(request)?;
+        let secret = match &self.backend {
+            Backend::Memory(memory) => memory.secret,
+            Backend::Shared(shared) => shared.hashed_with(shared.secret()),
+        };
+        let demand = rules.demand(request, &path, &secret, self.clock.now());
+        let goal = |(&rule, op): (&u32, &tidegate_core::Operation<'_>)| {
+            let longest = rules.rule(rule).on_limit.longest()?;
+            let take = &op.take;
+            let waits = !take.shadow && (1..=take.quota.capacity()).contains(&take.cost);
+            waits.then(|| Goal { rule, counter: take.key.fingerprint(), cost: take.cost, longest })
+        };
+        Ok(demand.rules.iter().zip(&demand.group).filter_map(goal).collect())
+    }
+}
