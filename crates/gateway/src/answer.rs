@@ -10,6 +10,7 @@ use serde::Serialize;
 use tidegate_wire::RefusalBody;
 
 use crate::body::Answer;
+use crate::identity::NotAdmitted;
 
 /// How refusals are written for clients that do not ask for plain text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +32,13 @@ pub(crate) struct Own<'a> {
     pub(crate) message: Cow<'a, str>,
     retry_after: Option<u64>,
     documentation_url: Option<&'a str>,
-    headers: HeaderMap,
+    headers: Box<HeaderMap>,
 }
 
 impl<'a> Own<'a> {
     pub(crate) fn new(status: StatusCode, error: &'static str, message: impl Into<Cow<'a, str>>) -> Self {
         let message = message.into();
-        Self { status, error, message, retry_after: None, documentation_url: None, headers: HeaderMap::new() }
+        Self { status, error, message, retry_after: None, documentation_url: None, headers: Box::default() }
     }
 
     pub(crate) fn bad_request(error: &'static str, message: impl Into<Cow<'a, str>>) -> Self {
@@ -47,7 +48,14 @@ impl<'a> Own<'a> {
     /// A refusal for limits, with the headers that tell of them.
     pub(crate) fn refusal(status: StatusCode, body: RefusalBody<'a>, headers: HeaderMap) -> Self {
         let RefusalBody { error, message, retry_after, documentation_url } = body;
-        Self { status, error, message: message.into(), retry_after, documentation_url, headers }
+        Self {
+            status,
+            error,
+            message: message.into(),
+            retry_after,
+            documentation_url,
+            headers: headers.into(),
+        }
     }
 
     /// With the methods that would do.
@@ -72,7 +80,7 @@ impl<'a> Own<'a> {
         };
         let mut response = Response::new(Answer::Own(Full::new(Bytes::from(body)), None));
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = *self.headers;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }
@@ -86,12 +94,7 @@ impl<'a> Own<'a> {
             documentation_url: Option<&'b str>,
         }
         let Self { error, message, retry_after, documentation_url, .. } = self;
-        to_json(&Body {
-            error,
-            message,
-            retry_after: *retry_after,
-            documentation_url: *documentation_url,
-        })
+        to_json(&Body { error, message, retry_after: *retry_after, documentation_url: *documentation_url })
     }
 
     fn problem(&self) -> Vec<u8> {
@@ -126,7 +129,7 @@ impl<'a> Own<'a> {
             _ => "13",
         };
         let mut response = Response::new(Answer::Own(Full::default(), None));
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = *self.headers;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert("grpc-status", HeaderValue::from_static(code));
@@ -134,6 +137,13 @@ impl<'a> Own<'a> {
             headers.insert("grpc-message", message);
         }
         response
+    }
+}
+
+impl From<NotAdmitted> for Own<'_> {
+    fn from(refused: NotAdmitted) -> Self {
+        let NotAdmitted { status, error, message, www_authenticate } = refused;
+        Self::new(status, error, message).authenticate(www_authenticate)
     }
 }
 
@@ -165,7 +175,8 @@ enum Form {
 
 impl Form {
     fn of(asked: &HeaderMap, format: RefusalFormat) -> Self {
-        let grpc = asked.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        let grpc =
+            asked.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let usual = match format {
             _ if grpc => return Self::Grpc,
             RefusalFormat::Json => Self::Json,

@@ -167,10 +167,7 @@ impl Body for Outgoing {
     type Data = Bytes;
     type Error = Broken;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
             Self::Streaming(streaming) => streaming.poll_frame(cx),
@@ -191,7 +188,7 @@ impl Body for Outgoing {
             Self::Empty => SizeHint::with_exact(0),
             Self::Streaming(streaming) => match &streaming.open {
                 Some(open) => open.body.size_hint(),
-                None => streaming.size.clone(),
+                None => streaming.size,
             },
         }
     }
@@ -223,10 +220,7 @@ impl Body for Answer {
     type Data = Bytes;
     type Error = Broken;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self.get_mut() {
             Self::Own(body, _) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Passed(passed) => {

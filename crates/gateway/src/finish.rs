@@ -103,9 +103,10 @@ impl Record {
         peer: &Peer,
         head: &Parts,
     ) -> Box<Self> {
-        let host = head.uri.host().map(Into::into).or_else(|| {
-            head.headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into())
-        });
+        let host =
+            head.uri.host().map(Into::into).or_else(|| {
+                head.headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into())
+            });
         Box::new(Self {
             log: Arc::clone(log),
             arrived,
@@ -144,10 +145,10 @@ impl Record {
     }
 
     /// It was decided on.
-    pub(crate) fn decided(&mut self, checked: &Checked, took: Duration) {
+    pub(crate) fn decided(&mut self, checked: &Checked, took: Duration, waited: Duration) {
         self.decision = Some(outcome(checked));
         self.rule = checked.binding().map(|binding| checked.rules().rule(binding.rule).id.clone());
-        self.limiter = took;
+        (self.limiter, self.waited) = (took.saturating_sub(waited), waited);
     }
 
     fn write(&self, sent: u64, ended: bool) {

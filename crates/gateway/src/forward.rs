@@ -135,15 +135,15 @@ impl<'p> Errand<'p> {
         let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = ticket.origin().uri(self.uri.clone());
-        let headers =
-            if keep { self.head.headers.clone() } else { std::mem::take(&mut self.head.headers) };
+        let headers = if keep { self.head.headers.clone() } else { std::mem::take(&mut self.head.headers) };
         *request.headers_mut() = headers;
         // HTTP/2 has its own place for it, which is filled from the URI.
         if self.route.group().settings().protocol != Protocol::Http2 {
-            let own = || ticket.origin().host();
             let host = match (self.route.host_header(), &self.host) {
                 (HostHeader::Keep, Some(host)) => host.clone(),
-                (HostHeader::Upstream, _) | (_, None) => own(),
+                (HostHeader::Upstream, _) | (_, None) => {
+                    HeaderValue::from_str(ticket.origin().authority().as_str()).ok()?
+                }
             };
             request.headers_mut().insert(HOST, host);
         }

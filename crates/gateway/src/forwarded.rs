@@ -56,7 +56,7 @@ enum Owner {
 
 /// Tells back ends who asks.
 #[derive(Debug)]
-pub struct Forwarding {
+pub(crate) struct Forwarding {
     trusted: TrustedProxies,
     user: HeaderName,
     tenant: HeaderName,
@@ -68,7 +68,7 @@ pub struct Forwarding {
 
 impl Forwarding {
     /// Tells what `identify` finds out, under the names it uses.
-    pub fn new(identify: &Identify) -> Self {
+    pub(crate) fn new(identify: &Identify) -> Self {
         let headers = identify.headers();
         let ours = [Some(&headers.user), Some(&headers.tenant), headers.tier.as_ref()];
         let ours = ours.into_iter().flatten().cloned().chain(METHOD_NAMES.map(HeaderName::from_static));
@@ -94,7 +94,13 @@ impl Forwarding {
 
     /// Removes from a request's `headers` what its sender may not say, and sets what is known: `who` asks, on the
     /// connection of `peer`, for something on `host`.
-    pub fn rewrite(&self, peer: &Peer, who: &Who<'_>, host: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(crate) fn rewrite(
+        &self,
+        peer: &Peer,
+        who: &Who<'_>,
+        host: Option<&HeaderValue>,
+        headers: &mut HeaderMap,
+    ) {
         let ip = canonical_ip(peer.ip);
         let trusted = self.trusted.trusts(ip);
         self.remove(trusted, headers);
@@ -124,6 +130,16 @@ impl Forwarding {
         for name in removed {
             headers.remove(name);
         }
+    }
+
+    /// Whether `peer` is to be believed about the header `name`, which is in lower case.
+    pub(crate) fn believes(&self, peer: &Peer, name: &str) -> bool {
+        if self.begins & first_bit(name) == 0 {
+            return true;
+        }
+        let trusted = self.trusted.trusts(canonical_ip(peer.ip));
+        // A trusted proxy may say who its client is, which is then ours to say to the back end.
+        self.keeps(trusted, name) || trusted && self.names.iter().any(|(known, _)| known == name)
     }
 
     /// Whether the sender of a request may say what is in the header `name`.

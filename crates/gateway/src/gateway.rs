@@ -135,7 +135,7 @@ impl Gateway {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let Self { base, listener, serving, tls, proxy, troubles } = self;
         let places = Places { gateway: Some(listener.address()), ..Places::default() };
-        let mut front = Front { serving, places, ..Front::default() };
+        let mut front = Front::new(serving, places);
         tls.map(|tls| front.tasks.spawn(tls.follow()));
         let identify = Arc::clone(&proxy.identify);
         front.tasks.spawn(async move { identify.follow().await });
@@ -167,7 +167,10 @@ impl Troubles {
                 routes.lock().clear();
             }
             RoutesNews::Unchanged { problems } => {
-                tracing::warn!("new routes refused, the last good ones stay in force:\n{}", problems.join("\n"));
+                tracing::warn!(
+                    "new routes refused, the last good ones stay in force:\n{}",
+                    problems.join("\n")
+                );
                 *routes.lock() =
                     problems.into_iter().map(|problem| format!("routes not loaded: {problem}")).collect();
             }

@@ -21,7 +21,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     let mut upgrade = None;
     if headers.contains_key(CONNECTION) {
         let named = named(headers);
-        if named.iter().any(|name| *name == UPGRADE) {
+        if named.contains(&UPGRADE) {
             upgrade = headers.get(UPGRADE).cloned();
         }
         for name in named.iter().filter(|name| **name != HOST && **name != TE) {
@@ -29,8 +29,7 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
         }
         headers.remove(CONNECTION);
     }
-    for name in
-        [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, PROXY_AUTHENTICATE, TRANSFER_ENCODING, UPGRADE]
+    for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, PROXY_AUTHENTICATE, TRANSFER_ENCODING, UPGRADE]
     {
         headers.remove(name);
     }

@@ -16,7 +16,7 @@ use crate::access_log::AccessLog;
 use crate::identity::Identify;
 use crate::proxy::Proxy;
 use crate::routes::LiveRoutes;
-use crate::upstream::Failure;
+use crate::upstream::{Failure, Group, ServerStatus};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const FAILURES: [&str; 4] = ["connect", "reset", "timeout", "none_left"];
@@ -101,7 +101,11 @@ impl Shown for Display {
                 "Connections beyond what one address may have",
                 self.crowd.turned_away(),
             ),
-            ("gateway_access_log_lost", "Lines that the access log had no room for, or could not write", lost),
+            (
+                "gateway_access_log_lost",
+                "Lines that the access log had no room for, or could not write",
+                lost,
+            ),
         ] {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
@@ -112,11 +116,8 @@ impl Shown for Display {
     fn status(&self) -> Value {
         let now = Instant::now();
         let routes = self.routes.load();
-        let groups: Vec<Value> = routes
-            .groups()
-            .map(|group| json!({ "upstream": group.name(), "servers": group.servers(now) }))
-            .collect();
-        json!({ "routes": routes.len(), "upstreams": groups, "problems": self.identify.problems() })
+        let groups: Vec<Value> = routes.groups().iter().map(|group| group_status(group, now)).collect();
+        json!({ "routes": routes.routes().len(), "upstreams": groups, "problems": self.identify.problems() })
     }
 }
 
@@ -134,12 +135,15 @@ impl Display {
     fn encode_servers(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let now = Instant::now();
         let routes = self.routes.load();
-        let servers = || routes.groups().flat_map(|group| group.servers(now).into_iter().map(move |server| (group.name(), server)));
+        let servers = || {
+            let groups = routes.groups().iter();
+            groups.flat_map(|group| group.servers(now).into_iter().map(move |server| (group.name(), server)))
+        };
         let help = "Whether a server gets requests: 1 if it is well, 0 if it is down or put aside";
         let mut family = encoder.encode_descriptor("gateway_server_up", help, None, MetricType::Gauge)?;
         for (group, server) in servers() {
             let labels = [("upstream", group), ("server", &*server.url)];
-            let up = u64::from(server.healthy && server.aside_for.is_none());
+            let up = u64::from(server.healthy && server.aside_until.is_none());
             ConstGauge::new(up).encode(family.encode_family(&labels)?)?;
         }
         let help = "Requests under way at a server";
@@ -151,4 +155,20 @@ impl Display {
         }
         Ok(())
     }
+}
+
+fn group_status(group: &Group, now: Instant) -> Value {
+    let server = |server: ServerStatus| {
+        json!({
+            "url": server.url,
+            "healthy": server.healthy,
+            "aside": server.aside_until.is_some(),
+            "in_flight": server.in_flight,
+            "requests": server.requests,
+            "failures": server.failures,
+            "last_problem": server.last_problem.map(|problem| problem.what),
+        })
+    };
+    let servers: Vec<Value> = group.servers(now).into_iter().map(server).collect();
+    json!({ "upstream": group.name(), "servers": servers, "desperate_picks": group.desperate_picks() })
 }

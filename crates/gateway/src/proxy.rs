@@ -14,10 +14,10 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
-use tidegate::{Checked, Status};
+use tidegate::{Checked, Status, Waited};
 use tidegate_core::request::Fields;
 use tidegate_server::front::{Connected, Node, Phase};
-use tidegate_wire::{RefusalBody, headers};
+use tidegate_wire::{ErrorBody, RefusalBody, headers};
 use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
@@ -57,7 +57,7 @@ impl Proxy {
     ) -> impl Fn(Request<Incoming>) -> Answering + Send + Sync + use<> {
         let Connected { ip, tls, certificate } = from;
         // One that cannot be read names nobody.
-        let certificate = certificate.and_then(|shown| ClientName::parse(&shown).ok()).map(Arc::new);
+        let certificate = certificate.and_then(|shown| ClientName::from_der(&shown).ok()).map(Arc::new);
         let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { ip, tls, certificate }));
         move |request| {
             let (proxy, peer) = (Arc::clone(&proxy), Arc::clone(&peer));
@@ -68,7 +68,8 @@ impl Proxy {
     async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Answer> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
-        let mut record = self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
+        let mut record =
+            self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
         // How to say something, should there be something to say after the head has been sent on.
         let wants = wants(&head.headers);
         let answer = match self.pass(peer, head, body, arrived, &mut record).await {
@@ -133,7 +134,11 @@ impl Proxy {
     }
 
     /// Has the limiter decide. What the client is to be told about limits goes into its answer.
-    async fn decide(&self, asked: &Asked<'_>, record: &mut Option<Box<Record>>) -> Result<HeaderMap, Own<'_>> {
+    async fn decide(
+        &self,
+        asked: &Asked<'_>,
+        record: &mut Option<Box<Record>>,
+    ) -> Result<HeaderMap, Own<'_>> {
         let fields = Seen { headers: &asked.head.headers, hidden: &self.forwarding, peer: asked.peer };
         let attributes = [("route", asked.route.group().name())];
         let request = asked.who.describe(tidegate_core::Request {
@@ -144,16 +149,18 @@ impl Proxy {
             ..tidegate_core::Request::new(asked.target.path.as_str())
         });
         let node = &self.node;
-        let decided = if node.may_wait() {
-            node.ask(&request, asked.arrived).await
+        let decided = if node.may_wait() || node.limiter().may_delay() {
+            // As long as the rules say.
+            node.ask_or_wait(&request, asked.arrived, Duration::MAX).await
         } else {
-            node.decide(&request)
+            node.decide(&request).map(|checked| Waited { checked, waited: Duration::ZERO })
         };
-        let checked = decided.map_err(|wrong| Own::bad_request("invalid_request", wrong.message))?;
+        let wrong = |wrong: ErrorBody| Own::bad_request("invalid_request", wrong.message);
+        let Waited { checked, waited } = decided.map_err(wrong)?;
         let mut limits = HeaderMap::new();
         headers::write(&checked, checked.rules(), node.header_styles(), &mut limits);
         if let Some(record) = record {
-            record.decided(&checked, asked.arrived.elapsed());
+            record.decided(&checked, asked.arrived.elapsed(), waited);
         }
         let status = match (checked.status, checked.allowed) {
             (_, true) => return Ok(limits),

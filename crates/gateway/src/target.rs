@@ -117,9 +117,8 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
             return Err(wrong("a host has no user in it; leave out what is before the `@`"));
         }
         // HTTP/1.1 has the request line win; in HTTP/2 the two must agree.
-        let differs = |value: &HeaderValue| {
-            !value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes())
-        };
+        let differs =
+            |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
         if head.version == Version::HTTP_2 && first.is_some_and(differs) {
             return Err(wrong("`:authority` and `host` contradict each other; send one of them"));
         }
@@ -127,7 +126,11 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
     }
     let Some(value) = first else {
         // Older clients need not say it.
-        return if head.version == Version::HTTP_10 { Ok(None) } else { Err(wrong("`Host` is missing; send it")) };
+        return if head.version == Version::HTTP_10 {
+            Ok(None)
+        } else {
+            Err(wrong("`Host` is missing; send it"))
+        };
     };
     let parsed = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
     match parsed {
@@ -145,9 +148,9 @@ mod tests {
     use super::*;
 
     fn head(uri: &str, headers: &[(&str, &str)]) -> Parts {
-        let request = headers.iter().fold(Request::builder().uri(uri), |request, (name, value)| {
-            request.header(*name, *value)
-        });
+        let request = headers
+            .iter()
+            .fold(Request::builder().uri(uri), |request, (name, value)| request.header(*name, *value));
         request.body(()).unwrap().into_parts().0
     }
 

@@ -50,6 +50,13 @@ pub struct Front {
     pub(crate) reporter: Option<Reporter>,
 }
 
+impl Front {
+    /// These listeners, and nothing beside them yet.
+    pub fn new(serving: Serving, places: Places) -> Self {
+        Self { serving, places, ..Self::default() }
+    }
+}
+
 /// Where listeners are, with the ports they were really given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {

@@ -108,7 +108,7 @@ impl Start {
         memory.note(&usable, &LastGood::default());
         let Usable { loaded, snapshot, aside } = usable;
         let good = LastGood::of(&snapshot.documents);
-        let pulse = source.as_ref().and_then(|source| source.pulse());
+        let pulse = source.as_ref().and_then(RuleSource::pulse);
         let changes = source.map(|source| Changes { source, cache, good, book: book.clone(), memory });
         Self { loaded, changes, trouble, aside, book, pulse }
     }

@@ -207,7 +207,7 @@ impl Node {
 
     /// The same for a caller that lets its answer be held back for `patience`, until it is the request's turn. That is not
     /// part of how long the decision took.
-    pub(crate) async fn ask_or_wait(
+    pub async fn ask_or_wait(
         &self,
         request: &Request<'_>,
         arrived: Instant,
