@@ -196,7 +196,7 @@ impl Compiler {
         };
         let before = match methods {
             [] => takes(None),
-            some => some.iter().map(|method| takes(Some(method))).reduce(|a, b| a.and(b)).flatten(),
+            some => some.iter().map(|method| takes(Some(method))).reduce(Option::and).flatten(),
         };
         if let Some((number, _)) = before {
             wrong.add(format!(

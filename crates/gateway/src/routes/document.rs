@@ -271,16 +271,16 @@ routes:
     #[test]
     fn texts_that_grow_are_refused() {
         assert!(problem(&" ".repeat(MAX_DOCUMENT_BYTES + 1)).contains("split it"));
-        let mut bomb = "x0: &a0 [a, a, a, a, a, a, a, a, a, a]\n".to_owned();
-        for level in 1..12 {
-            let before = format!("*a{}", level - 1);
-            bomb += &format!("x{level}: &a{level} [{}]\n", vec![before; 10].join(", "));
+        let servers = "*u, ".repeat(5_000);
+        let mut bomb =
+            format!("upstreams:\n  a: {{servers: &s [&u {{url: http://a, weight: 1}}, {servers}]}}\n");
+        for group in 0..100 {
+            bomb += &format!("  b{group}: {{servers: *s}}\n");
         }
-        problem(&format!("{bomb}routes: *a11\n"));
-        let servers = "*u, ".repeat(9_000);
-        problem(&format!(
-            "upstreams:\n  a:\n    servers: &s [&u {{url: http://a, weight: 1}}, {servers}]\n  b: {{servers: *s}}\n  c: {{servers: *s}}\n  d: {{servers: *s}}\n  e: {{servers: *s}}\n  f: {{servers: *s}}\n"
-        ));
+        let told = problem(&bomb);
+        assert!(told.contains("alias replay limit"), "{told}");
+        let told = problem(&format!("routes: [{}]", "{upstream: a}, ".repeat(200_000)));
+        assert!(told.contains("budget"), "{told}");
         problem(&"[".repeat(100_000));
     }
 }

@@ -4,17 +4,23 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use tidegate_sources::{Event, RuleSource, Snapshot};
 use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Problem, Problems, Routes};
 use crate::upstream::{Checks, Group};
 
+/// How often the files that TLS needs are looked at: certificates are replaced without a word.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// Where routes come from.
 pub struct RoutesFeed {
     kind: Kind,
+    look: Duration,
 }
 
 enum Kind {
@@ -38,14 +44,15 @@ pub enum RoutesNews {
 }
 
 impl RoutesFeed {
-    /// Routes that stay as they are.
+    /// Routes that stay as they are, with the certificates they came with.
     pub fn fixed(routes: Routes) -> Self {
-        Self { kind: Kind::Fixed(routes) }
+        Self { kind: Kind::Fixed(routes), look: LOOK }
     }
 
-    /// Routes that change whenever `source` says so. What cannot be used changes nothing.
+    /// Routes that change whenever `source` says so, or when certificates are replaced. What cannot be used changes
+    /// nothing.
     pub fn watch(source: Box<dyn RuleSource>) -> Self {
-        Self { kind: Kind::Watched(source) }
+        Self { kind: Kind::Watched(source), look: LOOK }
     }
 
     /// Puts the first routes in force, without which there is no start, and from then on every change that can be; `told`
@@ -53,16 +60,28 @@ impl RoutesFeed {
     ///
     /// Needs a Tokio runtime.
     pub async fn start(self, told: impl Fn(RoutesNews) + Send + 'static) -> Result<LiveRoutes, Problems> {
-        let (routes, source) = match self.kind {
+        let (routes, watched) = match self.kind {
             Kind::Fixed(routes) => (routes, None),
-            Kind::Watched(mut source) => (load(source.next().await, None).await?.0, Some(source)),
+            Kind::Watched(mut source) => {
+                let snapshot = Arc::new(snapshot(source.next().await)?);
+                (load(Arc::clone(&snapshot), None).await?, Some((source, snapshot)))
+            }
         };
         let mut running = Running::default();
         running.follow(&routes);
         let current = Arc::new(ArcSwap::from_pointee(routes));
-        let follower = Follower { current: Arc::clone(&current), source, running, told };
-        let task = tokio::spawn(follower.run()).abort_handle();
-        Ok(LiveRoutes { current, task })
+        let kept = Arc::clone(&current);
+        let task = match watched {
+            None => tokio::spawn(async move {
+                let _checks = running;
+                std::future::pending::<()>().await;
+            }),
+            Some((source, snapshot)) => {
+                let follower = Follower { current: kept, source, snapshot, running, told };
+                tokio::spawn(follower.run(self.look))
+            }
+        };
+        Ok(LiveRoutes { current, task: task.abort_handle() })
     }
 }
 
@@ -103,40 +122,78 @@ impl Drop for LiveRoutes {
 /// Takes in one change after another.
 struct Follower<F> {
     current: Arc<ArcSwap<Routes>>,
-    source: Option<Box<dyn RuleSource>>,
+    source: Box<dyn RuleSource>,
+    /// The documents in force.
+    snapshot: Arc<Snapshot>,
     running: Running,
     told: F,
 }
 
 impl<F: Fn(RoutesNews) + Send + 'static> Follower<F> {
-    async fn run(mut self) {
+    async fn run(mut self, look: Duration) {
+        let mut looks = interval(look);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let Some(source) = &mut self.source else { return std::future::pending().await };
-            let event = source.next().await;
-            match load(event, Some(self.current.load_full())).await {
-                Ok((routes, version)) => {
-                    self.running.follow(&routes);
-                    self.current.store(Arc::new(routes));
-                    (self.told)(RoutesNews::InForce { version });
+            tokio::select! {
+                event = self.source.next() => match snapshot(event) {
+                    Ok(snapshot) => self.change(Arc::new(snapshot)).await,
+                    Err(problems) => (self.told)(RoutesNews::Unchanged { problems: problems.lines() }),
+                },
+                _ = looks.tick() => {
+                    if has_other_files(self.current.load_full()).await {
+                        self.change(Arc::clone(&self.snapshot)).await;
+                    }
                 }
-                Err(problems) => (self.told)(RoutesNews::Unchanged { problems: problems.lines() }),
             }
+        }
+    }
+
+    async fn change(&mut self, snapshot: Arc<Snapshot>) {
+        match load(Arc::clone(&snapshot), Some(self.current.load_full())).await {
+            Ok(routes) => {
+                self.running.follow(&routes);
+                self.current.store(Arc::new(routes));
+                (self.told)(RoutesNews::InForce { version: snapshot.version });
+                self.snapshot = snapshot;
+            }
+            Err(problems) => (self.told)(RoutesNews::Unchanged { problems: problems.lines() }),
         }
     }
 }
 
-/// What a source tells, as routes that know what the `old` ones knew.
-async fn load(event: Event, old: Option<Arc<Routes>>) -> Result<(Routes, u64), Problems> {
-    let whole = |message: String| {
-        let mut problems = Problems::default();
-        problems.add(Problem::new("routes", None, message));
-        problems
-    };
-    let snapshot = match event {
-        Event::Loaded(snapshot) => snapshot,
-        Event::Failed(why) => return Err(whole(why)),
-    };
-    let version = snapshot.version;
+/// Whether certificates were replaced by others that can be used.
+async fn has_other_files(routes: Arc<Routes>) -> bool {
+    let looked = spawn_blocking(move || {
+        let mut found = false;
+        for group in routes.groups() {
+            match group.has_other_files() {
+                Ok(other) => found |= other,
+                Err(error) => {
+                    tracing::warn!(group = group.name(), "the certificates in use stay: {error}");
+                    return false;
+                }
+            }
+        }
+        found
+    });
+    looked.await.unwrap_or(false)
+}
+
+fn whole(message: String) -> Problems {
+    let mut problems = Problems::default();
+    problems.add(Problem::new("routes", None, message));
+    problems
+}
+
+fn snapshot(event: Event) -> Result<Snapshot, Problems> {
+    match event {
+        Event::Loaded(snapshot) => Ok(snapshot),
+        Event::Failed(why) => Err(whole(why)),
+    }
+}
+
+/// The routes of these documents, with what the `old` ones knew.
+async fn load(snapshot: Arc<Snapshot>, old: Option<Arc<Routes>>) -> Result<Routes, Problems> {
     // Files are read for it, and requests want to be answered meanwhile.
     let read = spawn_blocking(move || {
         let routes = read(&snapshot)?;
@@ -145,8 +202,7 @@ async fn load(event: Event, old: Option<Arc<Routes>>) -> Result<(Routes, u64), P
             None => routes,
         })
     });
-    let routes = read.await.map_err(|error| whole(format!("they could not be read: {error}")))?;
-    Ok((routes?, version))
+    read.await.map_err(|error| whole(format!("they could not be read: {error}")))?
 }
 
 fn read(snapshot: &Snapshot) -> Result<Routes, Problems> {

@@ -13,8 +13,8 @@ fn routes(text: &str) -> Routes {
     Routes::read("routes.yaml", text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn group_of(routes: &Routes, host: &str, method: Method, path: &str) -> Option<String> {
-    routes.find(Some(host), &method, path).map(|route| route.group().name().to_owned())
+fn group_of(routes: &Routes, host: &str, method: &Method, path: &str) -> Option<String> {
+    routes.find(Some(host), method, path).map(|route| route.group().name().to_owned())
 }
 
 const FULL: &str = "
@@ -77,7 +77,7 @@ fn the_narrowest_route_is_found() {
         ("example.com", Method::GET, "/health", Some("http://10.0.0.4")),
         ("example.com", Method::GET, "/", None),
     ] {
-        assert_eq!(group_of(&routes, host, method, path).as_deref(), expected, "{host} {path}");
+        assert_eq!(group_of(&routes, host, &method, path).as_deref(), expected, "{host} {path}");
     }
 }
 
@@ -196,7 +196,7 @@ fn several_documents_are_one() {
 #[test]
 fn a_list_of_urls_will_do() {
     let routes = Routes::single(&["http://10.0.0.1:9000", "http://10.0.0.2:9000"]).unwrap();
-    assert_eq!(group_of(&routes, "x", Method::PUT, "/any").as_deref(), Some("upstream"));
+    assert_eq!(group_of(&routes, "x", &Method::PUT, "/any").as_deref(), Some("upstream"));
     assert_eq!(routes.groups()[0].members().len(), 2);
     let told = Routes::single(&["http://a/x", "b"]).unwrap_err().lines();
     assert_eq!(told.len(), 2, "{told:?}");
@@ -221,7 +221,7 @@ fn what_is_known_is_carried_over() {
         let servers = routes.group(name).unwrap().servers(now);
         servers.into_iter().filter(|s| s.aside_until.is_some()).map(|s| s.url).collect::<Vec<_>>()
     };
-    assert_eq!(aside(&old, "api"), [url.clone()]);
+    assert_eq!(aside(&old, "api"), vec![url.clone()]);
     // Nothing has changed: the very same groups.
     let same = routes(&text(1, 8)).carry_over(&old);
     assert!(Arc::ptr_eq(same.group("api").unwrap(), old.group("api").unwrap()));

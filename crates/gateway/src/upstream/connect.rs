@@ -161,6 +161,15 @@ impl Clients {
             .build(self.connector.clone())
     }
 
+    /// Whether the files that TLS needs have other content than when they were read.
+    pub(super) fn has_other_files(&self) -> Result<bool, TlsError> {
+        let Basis { protocol, tls, content, .. } = &self.basis;
+        if tls.ca.is_none() && tls.identity.is_none() {
+            return Ok(false);
+        }
+        Ok(Keys::load(tls, *protocol, false)?.content != *content)
+    }
+
     /// Whether connections made for one serve the other as well.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.basis == other.basis

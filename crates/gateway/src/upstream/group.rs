@@ -53,6 +53,9 @@ impl Group {
             return Err(GroupError::TooMany);
         }
         let https = members.iter().any(|member| member.origin.is_https());
+        if https && settings.tls.insecure {
+            tracing::warn!(group = name, "certificates are not looked at: anybody can be these servers");
+        }
         let clients = Arc::new(Clients::new(&settings, https)?);
         Ok(Self::made_of(name, members, settings, clients, None))
     }
@@ -101,6 +104,8 @@ impl Group {
 
     /// The client that speaks to its servers, for requests with bodies of type `B`: send it requests for
     /// [`Origin::uri`](super::Origin::uri) of a ticket's origin. Asking again gives a clone with the same connections.
+    ///
+    /// Over HTTP/2 the authority that a server sees is that of the URI; a `Host` header is sent beside it.
     pub fn client<B>(&self) -> GroupClient<B>
     where
         B: Body + Send + Unpin + 'static,
@@ -108,6 +113,12 @@ impl Group {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         self.clients.of()
+    }
+
+    /// Whether the files that TLS needs have other content than when they were read, so that the group should be made
+    /// anew. An error says that they could not be used now. Reads them, so it may take a while.
+    pub fn has_other_files(&self) -> Result<bool, TlsError> {
+        self.clients.has_other_files()
     }
 
     /// Picks a server that this request has not `tried` yet, of those that are well; if none of them is, any: an

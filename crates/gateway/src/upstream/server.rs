@@ -34,7 +34,8 @@ pub(super) struct State {
     passive: AtomicU64,
     /// A copy of what `checkup` says, to be read without a lock.
     up: AtomicBool,
-    checkup: Mutex<Checkup>,
+    /// With the time of its last turn.
+    checkup: Mutex<(Checkup, Option<Instant>)>,
     requests: AtomicU64,
     failures: AtomicU64,
     last_problem: Mutex<Option<LastProblem>>,
@@ -58,6 +59,8 @@ pub struct ServerStatus {
     pub weight: u32,
     /// Whether active checks hold it to be up; without any, it is.
     pub healthy: bool,
+    /// When they last changed their mind.
+    pub turned_at: Option<Instant>,
     /// Until when it is put aside because requests failed.
     pub aside_until: Option<Instant>,
     /// Requests under way.
@@ -88,7 +91,7 @@ impl State {
             in_flight: AtomicUsize::new(0),
             passive: AtomicU64::new(Passive::NEW.pack()),
             up: AtomicBool::new(Checkup::NEW.is_up()),
-            checkup: Mutex::new(Checkup::NEW),
+            checkup: Mutex::new((Checkup::NEW, None)),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             last_problem: Mutex::new(None),
@@ -219,8 +222,8 @@ impl Server {
         now: Instant,
     ) -> Option<Turn> {
         let mut checkup = self.state.checkup.lock();
-        let (next, turn) = checkup.observe(outcome.is_ok(), check.unhealthy_after, check.healthy_after);
-        *checkup = next;
+        let (next, turn) = checkup.0.observe(outcome.is_ok(), check.unhealthy_after, check.healthy_after);
+        *checkup = (next, turn.map(|_| now).or(checkup.1));
         self.state.up.store(next.is_up(), Ordering::Relaxed);
         drop(checkup);
         if let Err(what) = outcome {
@@ -246,6 +249,7 @@ impl Server {
             url: self.origin().to_string(),
             weight: self.weight(),
             healthy: self.is_up(),
+            turned_at: self.state.checkup.lock().1,
             aside_until,
             in_flight: self.in_flight(),
             requests: self.state.requests.load(Ordering::Relaxed),

@@ -1,11 +1,11 @@
 //! Routes that change, from made-up sources and from real files.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::Method;
 use tidegate_sources::{FileSource, Next, StoredText};
-use tidegate_testkit::{Backend, Proxy};
+use tidegate_testkit::{Backend, Certificates, Proxy};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
@@ -196,4 +196,31 @@ async fn files_are_followed() {
     fs::write(&path, "routes: [{upstream: http://b}]").unwrap();
     assert!(matches!(next(&mut news).await, RoutesNews::InForce { .. }));
     assert_eq!(target(&live, "/").as_deref(), Some("http://b"));
+}
+
+#[tokio::test]
+async fn certificates_are_replaced_without_a_change_of_the_document() {
+    let [first, second] = [Certificates::generate(), Certificates::generate()];
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    fs::copy(first.authority(), &ca).unwrap();
+    let text = format!(
+        "upstreams: {{api: {{servers: https://a, tls: {{ca: {}}}}}, other: {{servers: http://b}}}}\n\
+         routes: [{{upstream: api}}]",
+        ca.display()
+    );
+    let (say, feed) = source();
+    say.send(loaded(1, &[&text])).unwrap();
+    let (live, mut news) = start(RoutesFeed { look: Duration::from_millis(10), ..feed }).await;
+    let [api, other] = ["api", "other"].map(|name| Arc::clone(live.load().group(name).unwrap()));
+    // What cannot be used changes nothing.
+    fs::write(&ca, "half").unwrap();
+    fs::copy(second.authority(), &ca).unwrap();
+    assert_eq!(next(&mut news).await, RoutesNews::InForce { version: 1 });
+    assert!(!Arc::ptr_eq(live.load().group("api").unwrap(), &api));
+    assert!(Arc::ptr_eq(live.load().group("other").unwrap(), &other));
+    assert_eq!(live.load().group("api").unwrap().has_other_files(), Ok(false));
+    assert_eq!(api.has_other_files(), Ok(true));
+    fs::write(&ca, "half").unwrap();
+    assert!(api.has_other_files().is_err());
 }
