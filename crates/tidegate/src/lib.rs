@@ -122,6 +122,7 @@
 mod builder;
 mod checked;
 mod descriptors;
+mod held;
 #[cfg(feature = "tower")]
 mod layer;
 mod limiter;
@@ -131,6 +132,7 @@ mod tiers;
 pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
 pub use descriptors::CheckedDescriptors;
+pub use held::{Held, Settlement};
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::Limiter;
