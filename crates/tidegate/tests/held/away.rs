@@ -156,7 +156,7 @@ async fn held_without_the_store_and_answered_when_it_is_back() {
 
 /// That a hold is gone is no news of its counter.
 #[tokio::test]
-async fn what_is_gone_is_not_taken_for_used_up() {
+async fn what_is_gone_makes_nobody_forget_what_is_used() {
     let bench = Bench::new(vec![tokens(1_000)]).await;
     let held = hold(&bench.limiter, &somebody()).await;
     let settlement = held.answered(200, |_| Some("100"));
@@ -165,6 +165,7 @@ async fn what_is_gone_is_not_taken_for_used_up() {
     bench.is_away(true);
     let checked = ask(&bench.limiter, &somebody()).await;
     assert_eq!((checked.allowed, checked.status), (true, Status::Local));
+    assert_eq!(left(&bench.limiter).await, [400], "a hundred were known");
 }
 
 /// One rule cannot be asked and refuses: nothing stays held of the others.
