@@ -21,6 +21,8 @@ const ALICE: Request<'static> = Request {
     attributes: &(),
     cost: 1,
     request_id: None,
+    body_bytes: None,
+    hold: None,
 };
 
 /// What is made of outcomes: allowed, status, the rule it is told to be about, and whose verdicts are told.
