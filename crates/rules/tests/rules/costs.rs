@@ -133,3 +133,16 @@ proptest! {
         prop_assert_eq!((&again.cost, &again.charge, again.on_limit), (&rule.cost, &rule.charge, rule.on_limit));
     }
 }
+
+#[test]
+fn the_examples_in_the_guide_are_read() {
+    let guide = std::fs::read_to_string(crate::folder("../../docs/rules.md")).unwrap();
+    let examples = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let about_costs: Vec<&str> = examples
+        .filter(|text| ["cost:", "charge:", "on_limit:"].iter().any(|key| text.contains(key)))
+        .collect();
+    assert_eq!(about_costs.len(), 3);
+    for text in about_costs {
+        read(&Source { name: "rules.md", text }).unwrap_or_else(|problems| panic!("{problems}"));
+    }
+}

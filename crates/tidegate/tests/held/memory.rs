@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use tidegate::core::cost::Cost;
 use tidegate::core::{Action, HoldId, Key, Operation, Secret, Take};
 use tidegate::{Algorithm, Facet, Limiter, ManualClock, Quota, Request, Rule, Span, Timestamp};
@@ -203,4 +204,69 @@ fn rules_have_costs_of_their_own() {
     assert_eq!(remaining(&request), (true, vec![8, 2]));
     assert_eq!(remaining(&request), (false, vec![8, 2]), "all or nothing");
     assert_eq!(remaining(&Request::new("/")), (true, vec![7, 1]));
+}
+
+/// One thing that may happen.
+#[derive(Clone, Debug)]
+enum Event {
+    Ask,
+    /// One of those asked is answered, however long ago, and says so much.
+    Answer(prop::sample::Index, u64),
+    NoAnswer(prop::sample::Index),
+    Wait(Span),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => Just(Event::Ask),
+        2 => (any::<prop::sample::Index>(), 0..1_500u64).prop_map(|(which, said)| Event::Answer(which, said)),
+        1 => any::<prop::sample::Index>().prop_map(Event::NoAnswer),
+        1 => (0..40_000u64).prop_map(|ms| Event::Wait(Span::from_millis(ms))),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: what is gone is what answers said and what is held, to the last token.
+    #[test]
+    fn the_books_balance(events in prop::collection::vec(events(), 1..80)) {
+        const LIMIT: u64 = 3_000;
+        let (limiter, clock) = limiter(vec![tokens(LIMIT)]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let end = Timestamp::from_millis(1_704_067_200_000) + Span::from_secs(3_600);
+        let (mut used, mut asked) = (0, Vec::new());
+        for event in events {
+            let now = tidegate::Clock::now(&*clock);
+            asked.retain(|(_, until)| *until > now);
+            let held = 500 * asked.len() as u64;
+            let settlement = match event {
+                Event::Ask => {
+                    let taken = runtime.block_on(ask(&limiter, &somebody())).take_held();
+                    prop_assert_eq!(taken.is_some(), used + held + 500 <= LIMIT);
+                    asked.extend(taken.map(|taken| (taken, now + WITHIN)));
+                    None
+                }
+                Event::Answer(which, said) if !asked.is_empty() => {
+                    let (held, _) = asked.remove(which.index(asked.len()));
+                    let said_by = said.to_string();
+                    Some((held.answered(200, |_| Some(&said_by)), said))
+                }
+                Event::NoAnswer(which) if !asked.is_empty() => {
+                    Some((asked.remove(which.index(asked.len())).0.unanswered(), 0))
+                }
+                // The window must not end: what is left would be as if new.
+                Event::Wait(span) if now + span < end => {
+                    clock.advance(span);
+                    None
+                }
+                _ => None,
+            };
+            if let Some((settlement, said)) = settlement {
+                prop_assert!(runtime.block_on(limiter.settle(&settlement)));
+                used += said.min(500 + LIMIT - used - held);
+            }
+            let now = tidegate::Clock::now(&*clock);
+            let held = 500 * asked.iter().filter(|(_, until)| *until > now).count() as u64;
+            prop_assert_eq!(runtime.block_on(left(&limiter)), [LIMIT - used - held]);
+        }
+    }
 }
