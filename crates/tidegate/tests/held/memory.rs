@@ -8,7 +8,7 @@ use tidegate::core::{Action, HoldId, Key, Operation, Secret, Take};
 use tidegate::{Algorithm, Facet, Limiter, ManualClock, Quota, Request, Rule, Span, Timestamp};
 
 use crate::story::{
-    WITHIN, answers_say_what_is_used, ask, hold, left, log_ins, only_failures_count,
+    WITHIN, answers_say_what_is_used, ask, hold, left, log_ins, many_balance, only_failures_count,
     refused_by_one_held_by_none, requests, rule_set, somebody, tell, tokens,
 };
 
@@ -137,34 +137,7 @@ fn all_at_once_without_a_runtime() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_the_same_time() {
-    let (limiter, _) = limiter(vec![tokens(20_000), requests(10_000)]);
-    let limiter = Arc::new(limiter);
-    let callers: Vec<_> = (0..8u64)
-        .map(|caller| {
-            let limiter = Arc::clone(&limiter);
-            tokio::spawn(async move {
-                let mut used = 0;
-                for round in 0..200 {
-                    let Some(held) = ask(&limiter, &somebody()).await.take_held() else { continue };
-                    let said = (caller + round) % 3;
-                    if (caller + round) % 5 == 0 {
-                        assert!(limiter.settle(&held.unanswered()).await);
-                    } else {
-                        assert!(tell(&limiter, held, 200, Some(&said.to_string())).await);
-                        used += said;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                used
-            })
-        })
-        .collect();
-    let mut used = 0;
-    for caller in callers {
-        used += caller.await.unwrap();
-    }
-    let left = left(&limiter).await;
-    assert_eq!(left[1], 20_000 - used, "exactly what the answers said");
+    many_balance(limiter(vec![tokens(20_000), requests(10_000)]).0, 200).await;
 }
 
 /// What cannot be kept track of is charged as if nobody told the answer: no limit is lifted for it.

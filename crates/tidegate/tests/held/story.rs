@@ -1,5 +1,6 @@
 //! Rules, requests and answers to try things with, and the stories that are the same wherever counters are.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::core::cost::{Charge, Cost};
@@ -138,4 +139,35 @@ pub(crate) async fn refused_by_one_held_by_none(limiter: &Limiter) {
     leaves(limiter, &[0, 899], "released").await;
     assert_eq!(ask(limiter, &me).await.rule_id(), Some("requests"), "there would be tokens");
     leaves(limiter, &[0, 899], "refused by the other, so nothing is held").await;
+}
+
+/// Many hold and are answered at the same time, and it comes to exactly what the answers said: by [`tokens`] with room for
+/// twenty thousand and [`requests`] with room for all.
+pub(crate) async fn many_balance(limiter: Limiter, rounds: u64) {
+    let limiter = Arc::new(limiter);
+    let caller = |caller: u64| {
+        let limiter = Arc::clone(&limiter);
+        tokio::spawn(async move {
+            let mut used = 0;
+            for round in 0..rounds {
+                let Some(held) = ask(&limiter, &somebody()).await.take_held() else { continue };
+                tokio::task::yield_now().await;
+                let said = (caller + round) % 3;
+                if (caller + round) % 5 == 0 {
+                    assert!(limiter.settle(&held.unanswered()).await);
+                } else {
+                    assert!(tell(&limiter, held, 200, Some(&said.to_string())).await);
+                    used += said;
+                }
+            }
+            used
+        })
+    };
+    let callers: Vec<_> = (0..8).map(caller).collect();
+    let mut used = 0;
+    for caller in callers {
+        used += caller.await.unwrap();
+    }
+    assert!(used > 0);
+    assert_eq!(left(&limiter).await[1], 20_000 - used);
 }
