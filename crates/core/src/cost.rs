@@ -48,10 +48,10 @@ impl Cost {
             Self::Fixed(cost) => *cost,
             Self::Header { name, otherwise, most } => {
                 let said = request.headers.value(name).and_then(|value| value.trim().parse().ok());
-                said.map_or(*otherwise, |said: u64| said.clamp(1, *most))
+                said.map_or(*otherwise, |said: u64| said.min(*most).max(1))
             }
             Self::Body { unit, most } => {
-                request.body_bytes.map_or(*most, |bytes| bytes.div_ceil(*unit).clamp(1, *most))
+                request.body_bytes.map_or(*most, |bytes| bytes.div_ceil((*unit).max(1)).min(*most).max(1))
             }
         };
         each.saturating_mul(request.cost)
@@ -100,6 +100,8 @@ mod tests {
         {
             assert_eq!(by_body.of(&Request { body_bytes: bytes, ..Request::new("/") }), cost, "{bytes:?}");
         }
+        let none = Request { body_bytes: Some(9), ..Request::new("/") };
+        assert_eq!(Cost::Body { unit: 0, most: 0 }.of(&none), 1, "nonsense is no reason to fall over");
         assert_eq!(Cost::Fixed(5).of(&Request { cost: 3, ..Request::new("/") }), 15);
         assert_eq!(Cost::Fixed(5).of(&Request { cost: 0, ..Request::new("/") }), 0, "only looks");
     }

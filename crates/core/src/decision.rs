@@ -69,11 +69,13 @@ pub struct Decision {
     pub verdicts: SmallVec<[RuleVerdict; 4]>,
     /// The request's tier, if the rules have tiers.
     pub tier: Option<TierIndex>,
-    /// What it was to take.
+    /// What it was to take: from the most binding rule, if there is one.
     pub cost: u64,
     /// When it was decided.
     pub at: Timestamp,
     binding: Option<usize>,
+    /// What it takes from rules that do not say otherwise.
+    usual: u64,
     /// The first rule that could not be asked and made the status what it is.
     failed: Option<u32>,
 }
@@ -90,6 +92,7 @@ impl Decision {
             cost,
             at,
             binding: None,
+            usual: cost,
             failed: None,
         }
     }
@@ -97,6 +100,12 @@ impl Decision {
     /// Adds what the next rule by priority said: joined by AND, unless the rule is a shadow, which is only reported.
     #[inline]
     pub fn add(&mut self, said: RuleVerdict) {
+        self.add_costing(said, self.usual);
+    }
+
+    /// The same of a rule that was asked for `cost`, whatever the request costs otherwise.
+    #[inline]
+    pub fn add_costing(&mut self, said: RuleVerdict, cost: u64) {
         if !said.shadow {
             if !said.verdict.allowed {
                 self.allowed = false;
@@ -105,6 +114,7 @@ impl Decision {
             }
             if self.most_binding().is_none_or(|binding| binds_more(&said, binding)) {
                 self.binding = Some(self.verdicts.len());
+                self.cost = cost;
             }
         }
         self.verdicts.push(said);
@@ -112,7 +122,12 @@ impl Decision {
 
     /// Adds what was decided without the store for the next rule by priority.
     pub fn add_local(&mut self, said: RuleVerdict) {
-        self.add(said);
+        self.add_local_costing(said, self.usual);
+    }
+
+    /// The same of a rule that was asked for `cost`.
+    pub fn add_local_costing(&mut self, said: RuleVerdict, cost: u64) {
+        self.add_costing(said, cost);
         if !said.shadow && self.status == Status::Enforced {
             self.status = Status::Local;
         }
@@ -254,6 +269,28 @@ mod tests {
         assert_eq!(join(&[verdict(0, 10, 0, wait(5)), verdict(1, 9, 0, wait(7))]), (false, Some(1)));
         assert_eq!(join(&[verdict(0, 10, 0, wait(7)), verdict(1, 9, 0, wait(7))]), (false, Some(0)));
         assert_eq!(join(&[verdict(0, 10, 0, wait(7)), verdict(1, 9, 0, Retry::Never)]), (false, Some(1)));
+    }
+
+    #[test]
+    fn the_cost_is_what_the_binding_rule_was_asked_for() {
+        let asked = |costs: &[Option<u64>]| {
+            let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+            for (rule, cost) in (0u32..).zip(costs) {
+                let said = verdict(rule, 10, 9 - u64::from(rule), Retry::Now);
+                match cost {
+                    None => decision.add(said),
+                    Some(cost) => decision.add_costing(said, *cost),
+                }
+            }
+            decision.cost
+        };
+        assert_eq!(asked(&[]), 1);
+        assert_eq!(asked(&[Some(5)]), 5);
+        assert_eq!(asked(&[Some(5), None]), 1, "the second has less left");
+        assert_eq!(asked(&[None, Some(7)]), 7);
+        let mut decision = Decision::new(None, 1, Timestamp::EPOCH);
+        decision.add_costing(RuleVerdict { shadow: true, ..verdict(0, 1, 0, Retry::Never) }, 9);
+        assert_eq!(decision.cost, 1, "a shadow binds nobody");
     }
 
     #[test]

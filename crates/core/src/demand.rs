@@ -8,8 +8,8 @@ use crate::path::Path;
 use crate::quota::Quota;
 use crate::request::Request;
 use crate::rule::Allowance;
-use crate::ruleset::{RuleSet, Terms};
-use crate::take::{Group, Take};
+use crate::ruleset::{Price, RuleSet, Terms};
+use crate::take::{Action, Group, Operation, Take};
 use crate::tier::{Level, TierIndex};
 use crate::time::Timestamp;
 
@@ -63,7 +63,23 @@ impl<'r, 'a> Inquiry<'r, 'a> {
                 shadow: terms.shadow,
                 on_store_failure: terms.on_store_failure,
             };
-            demand.group.push(take.into());
+            demand.group.push(match &terms.price {
+                None => take.into(),
+                Some(price) => self.at_price(price, take),
+            });
+        }
+    }
+
+    /// The take of a rule that says what requests cost, or has their answers say it.
+    #[inline(never)]
+    fn at_price(&self, price: &Price, take: Take<'r>) -> Operation<'r> {
+        let op = Operation::from(Take { cost: price.cost.of(self.request), ..take });
+        // Whether a retry is free must be known before its answer is: whoever has an id is charged at once.
+        match (self.request.hold, price.held) {
+            (Some(id), Some(ttl)) if op.action == Action::Take && take.request_id.is_none() => {
+                Operation { action: Action::Hold { id, ttl }, ..op }
+            }
+            _ => op,
         }
     }
 

@@ -108,7 +108,7 @@ pub struct Request<'a> {
     /// How long its body is, if that is known.
     pub body_bytes: Option<u64>,
     /// What to call that which is held for rules that are [charged by the answer](crate::cost::Charge); only from callers that
-    /// will tell what the answer was. Without it, such rules are charged what would have been held.
+    /// will tell what the answer was. Without it, or with a `request_id`, such rules are charged what would have been held.
     pub hold: Option<HoldId>,
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::cost::Cost;
 use crate::demand::{Demand, Inquiry};
 use crate::descriptor::{DomainTerms, Domains};
 use crate::identity::{Facet, Identifier, Identity, present};
@@ -17,7 +18,7 @@ use crate::quota::{MAX_UNITS, Quota, QuotaError};
 use crate::request::Request;
 use crate::rule::{Allowance, OnLimit, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Standing, TierTable, Tiers};
-use crate::time::Timestamp;
+use crate::time::{Span, Timestamp};
 
 /// IPv6 addresses are counted by this prefix unless told otherwise.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
@@ -90,6 +91,24 @@ pub(crate) struct Terms {
     pub(crate) identifier: u32,
     pub(crate) shadow: bool,
     pub(crate) on_store_failure: OnStoreFailure,
+    /// What requests take, unless that is one each, for good.
+    pub(crate) price: Option<Box<Price>>,
+}
+
+/// What requests take from a rule out of the ordinary.
+#[derive(Debug)]
+pub(crate) struct Price {
+    pub(crate) cost: Cost,
+    /// How long that is held for the answer to say otherwise, if it may.
+    pub(crate) held: Option<Span>,
+}
+
+impl Price {
+    fn of(rule: &Rule) -> Option<Box<Self>> {
+        let held = rule.charge.as_ref().map(|charge| charge.within);
+        let usual = held.is_none() && rule.cost == Cost::default();
+        (!usual).then(|| Box::new(Self { cost: rule.cost.clone(), held }))
+    }
 }
 
 /// Why rules do not form a rule set.
@@ -176,6 +195,7 @@ impl RuleSet {
                 identifier: position(&mut identifiers, &rule.identifier),
                 shadow: rule.shadow || rule.descriptor.as_ref().is_some_and(|about| about.quota_mode),
                 on_store_failure: rule.on_store_failure,
+                price: Price::of(rule),
             });
         }
         let asks_tier = |rule: &Rule| matches!(rule.allowance, Allowance::Tiered | Allowance::Planned(_));

@@ -48,6 +48,15 @@ impl<'r> From<Take<'r>> for Operation<'r> {
     }
 }
 
+impl Operation<'_> {
+    /// What undoes this, if it holds something.
+    #[must_use]
+    pub fn let_go(&self) -> Option<Self> {
+        let Action::Hold { id, .. } = self.action else { return None };
+        Some(Self { take: Take { cost: 0, ..self.take }, action: Action::Settle { id } })
+    }
+}
+
 /// What to do with a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

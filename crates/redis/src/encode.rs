@@ -60,9 +60,13 @@ impl OwnedOp {
             && self.quota.algorithm() != Algorithm::SlidingLog
     }
 
-    /// Gives back what this took at `since`.
+    /// Gives back what this took at `since`, or lets go of what it holds.
     pub(crate) fn returned(&self, since: Timestamp) -> Self {
-        Self { action: Action::Return { since }, request_id: None, ..self.clone() }
+        let (action, cost) = match self.action {
+            Action::Hold { id, .. } => (Action::Settle { id }, 0),
+            _ => (Action::Return { since }, self.cost),
+        };
+        Self { action, cost, request_id: None, ..self.clone() }
     }
 }
 

@@ -396,7 +396,8 @@ impl Late {
             return;
         }
         let turned_away = asked.iter().any(OwnedOp::denies);
-        let counts_twice = |op: &&OwnedOp| op.action == Action::Take && (turned_away || op.is_local());
+        let takes = |op: &OwnedOp| matches!(op.action, Action::Take | Action::Hold { .. });
+        let counts_twice = |op: &&OwnedOp| takes(op) && (turned_away || op.is_local());
         let ops: SmallVec<[OwnedOp; 1]> =
             asked.iter().filter(counts_twice).map(|op| op.returned(since)).collect();
         if ops.is_empty() {

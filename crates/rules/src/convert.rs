@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use tidegate_core::cost::DEFAULT_CHARGE_WITHIN;
 use tidegate_core::plan::Plan;
 use tidegate_core::rule::{DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
 use tidegate_core::tier::Tier;
 
+use crate::cost;
 use crate::document::Document;
 use crate::emit::{self, is_printable};
 use crate::form::{self, Table};
@@ -98,7 +100,25 @@ fn terse(rule: form::Rule) -> form::Rule {
     form::Rule {
         priority: rule.priority.filter(|priority| *priority != DEFAULT_PRIORITY),
         on_missing_identity: rule.on_missing_identity.filter(|form| form.0 != missing.0),
+        cost: rule.cost.map(terse_cost),
+        charge: rule.charge.map(terse_charge),
         on_store_failure: rule.on_store_failure.filter(|form| form.0 != failure.0),
         ..rule
     }
+}
+
+fn terse_cost(cost: form::Cost) -> form::Cost {
+    match cost {
+        form::Cost::Fixed(cost) => form::Cost::Fixed(cost),
+        form::Cost::Said(said) => form::Cost::Said(form::CostSaid {
+            default: said.default.filter(|default| *default != cost::DEFAULT_OTHERWISE),
+            max: said.max.filter(|max| *max != cost::DEFAULT_MAX),
+            ..said
+        }),
+    }
+}
+
+fn terse_charge(charge: form::Charge) -> form::Charge {
+    let usual = DEFAULT_CHARGE_WITHIN.to_string();
+    form::Charge { within: charge.within.filter(|within| within.0 != usual), ..charge }
 }

@@ -20,10 +20,12 @@
 //! # Ok::<(), tidegate_rules::Problems>(())
 //! ```
 
+mod charge;
 mod compile;
 mod condition;
 mod contents;
 mod convert;
+mod cost;
 mod descriptor;
 mod document;
 mod domains;
@@ -37,6 +39,7 @@ mod json;
 mod names;
 mod node;
 mod overrides;
+mod patience;
 mod plans;
 mod problem;
 mod reader;

@@ -30,6 +30,9 @@ pub(crate) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 4] = [
     ("deny", OnStoreFailure::Deny),
 ];
 
+/// Whether a request for which too little is left waits.
+pub(crate) const ON_LIMIT: [(&str, bool); 2] = [("reject", false), ("delay", true)];
+
 /// The units of time of a descriptor's limit.
 pub(crate) const UNITS: [(&str, Span); 7] = [
     ("second", Span::from_secs(1)),

@@ -1,15 +1,18 @@
 //! One rule.
 
 use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
-use tidegate_core::{Facet, Identifier, Quota, Rule};
+use tidegate_core::{Charge, Cost, Facet, Identifier, Quota, Rule};
 
+use crate::charge;
 use crate::condition::{self, is_header};
+use crate::cost;
 use crate::descriptor;
 use crate::fields::Fields;
 use crate::figures::{self, Base};
 use crate::names::{ON_MISSING_IDENTITY, ON_STORE_FAILURE};
 use crate::node::Node;
 use crate::overrides;
+use crate::patience;
 use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::schema::SHAPES;
@@ -18,6 +21,20 @@ use crate::text::{Place, Placed};
 
 /// The longest rule id: it becomes part of keys, labels and header values.
 pub(crate) const MAX_ID_CHARS: usize = 128;
+
+/// What only rules about requests can say.
+const REQUESTS_ONLY: [&str; 10] = [
+    "match",
+    "identifier_type",
+    "on_missing_identity",
+    "tiered",
+    "base_limit",
+    "overrides",
+    "cost",
+    "charge",
+    "on_limit",
+    "max_delay",
+];
 
 /// What holds for a rule that does not say otherwise.
 #[derive(Clone, Copy, Default)]
@@ -100,10 +117,16 @@ fn about_requests(
         Some(Allowance::Tiered | Allowance::Unlimited) => Base::None,
         None => Base::Unknown,
     };
+    let price = price(reader, fields, allowance.as_ref());
+    let on_limit = patience::read(reader, fields);
     let overrides =
         fields.read("overrides", |key, node| overrides::read(reader, key, node, base, identifier.as_ref()));
+    let (cost, charge) = price?;
     Some(Rule {
         condition: condition.unwrap_or_default(),
+        cost,
+        charge: charge.map(Box::new),
+        on_limit: on_limit?,
         on_missing_identity: defaults.on_missing_identity,
         allowance: allowance?,
         overrides: overrides.unwrap_or_default(),
@@ -111,9 +134,24 @@ fn about_requests(
     })
 }
 
+/// What a request takes, and what its answer changes about that.
+fn price(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    allowance: Option<&Allowance>,
+) -> Option<(Cost, Option<Charge>)> {
+    let cost = fields.get("cost").map(|node| {
+        let cost = cost::read(reader, "cost", node)?;
+        cost::fits(reader, node, &cost, allowance);
+        Some(cost)
+    });
+    let charge = fields.get("charge").map(|node| charge::read(reader, node).map(Some));
+    Some((cost.unwrap_or_else(|| Some(Cost::default()))?, charge.unwrap_or(Some(None))?))
+}
+
 /// Which descriptors a rule is about, and how much they may have.
 fn about_descriptors(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, what: &str) -> Option<Rule> {
-    for key in ["match", "identifier_type", "on_missing_identity", "tiered", "base_limit", "overrides"] {
+    for key in REQUESTS_ONLY {
         if let Some(at) = fields.key_at(key) {
             reader.problem(
                 at,

@@ -121,6 +121,8 @@ pub(crate) struct Shapes {
     pub(crate) r#override: Shape,
     pub(crate) descriptor: Shape,
     pub(crate) entry: Shape,
+    pub(crate) cost: Shape,
+    pub(crate) charge: Shape,
     pub(crate) domain: Shape,
     pub(crate) envoy_domain: Shape,
     pub(crate) envoy_descriptor: Shape,
@@ -170,6 +172,8 @@ pub(crate) static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes {
         "in an entry of `entries`",
         "{ key: message_type, value: marketing }",
     ),
+    cost: Shape::of::<form::CostSaid>("`cost`", "under `cost`", "{ header: X-Cost, max: 100 }"),
+    charge: Shape::of::<form::Charge>("`charge`", "under `charge`", "{ statuses: [401, 403] }"),
     domain: Shape::of::<form::Domain>("a domain", "in a domain under `domains`", "{ charge_refused: true }"),
     envoy_domain: Shape::of_envoy::<form::EnvoyDomain>(
         "a document of descriptors",
@@ -267,6 +271,27 @@ mod tests {
         ] {
             assert!(rule(bad).iter().all(|value| !validator.is_valid(value)), "{bad}");
         }
+        for bad in [
+            "cost: 0",
+            "cost: 1000000001",
+            "cost: {}",
+            "cost: { header: X, body: 1 }",
+            "cost: { body: 1, default: 1 }",
+            "cost: { body: 0 }",
+            "cost: { header: X, limit: 1 }",
+            "charge: {}",
+            "charge: { within: 5s }",
+            "charge: { statuses: [] }",
+            "charge: { statuses: 600 }",
+            "charge: { statuses: 4x }",
+            "on_limit: delay",
+            "on_limit: queue",
+            "max_delay: 1s",
+            "on_limit: reject\nmax_delay: 1s",
+        ] {
+            let text = format!("limit: 1\nwindow: 1s\n{bad}");
+            assert!(rule(&text).iter().all(|value| !validator.is_valid(value)), "{bad}");
+        }
         for good in ["limit: 1\nwindow: 1s", "base_limit: 1\nwindow: 1s", "tiered: true"] {
             assert!(rule(good).iter().all(|value| validator.is_valid(value)), "{good}");
         }
@@ -288,6 +313,9 @@ mod tests {
             "unlimited: true\nlimit: 1",
             "unlimited: true\ntiered: true",
             "limit: 1\nwindow: 1s\nmatch: {}",
+            "limit: 1\nwindow: 1s\ncost: 2",
+            "limit: 1\nwindow: 1s\ncharge: { statuses: 401 }",
+            "limit: 1\nwindow: 1s\non_limit: reject",
         ] {
             assert!(!own(bad), "{bad}");
         }

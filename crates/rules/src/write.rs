@@ -1,9 +1,11 @@
 //! A rule as a rule document writes it.
 
+use std::ops::RangeInclusive;
+
 use serde_json::Value;
 use tidegate_core::descriptor::{DescriptorMatch, EntryPattern};
-use tidegate_core::rule::{Allowance, OnMissingIdentity, OnStoreFailure, Override, Target, Wanted};
-use tidegate_core::{Algorithm, Condition, Quota, Rule, Timestamp};
+use tidegate_core::rule::{Allowance, OnLimit, OnMissingIdentity, OnStoreFailure, Override, Target, Wanted};
+use tidegate_core::{Algorithm, Charge, Condition, Cost, Quota, Rule, Span, Timestamp};
 
 use crate::condition::ANY_VALUE;
 use crate::form::{self, OneOrMany, Table};
@@ -40,6 +42,10 @@ pub(crate) fn form(rule: &Rule) -> form::Rule {
         burst: quota.and_then(|quota| burst(&quota)),
         tiered: (rule.allowance == Allowance::Tiered).then_some(true),
         unlimited: (rule.allowance == Allowance::Unlimited).then_some(true),
+        cost: cost(&rule.cost),
+        charge: rule.charge.as_deref().map(charge),
+        on_limit: delay(rule.on_limit).map(|_| form::OnLimit(name_of(&names::ON_LIMIT, &true))),
+        max_delay: delay(rule.on_limit).map(|longest| form::Duration(longest.to_string())),
         priority: Some(rule.priority),
         r#match: condition(&rule.condition),
         shadow: rule.shadow.then_some(true),
@@ -84,6 +90,52 @@ fn descriptor(about: &DescriptorMatch) -> form::Descriptor {
         quota_mode: about.quota_mode.then_some(true),
         charge_refused: about.charge_refused.then_some(true),
         detailed_metric: about.detailed_metric.then_some(true),
+    }
+}
+
+/// What a request costs, unless that is one.
+fn cost(cost: &Cost) -> Option<form::Cost> {
+    match cost {
+        Cost::Fixed(1) => None,
+        Cost::Fixed(cost) => Some(form::Cost::Fixed(*cost)),
+        Cost::Header { name, otherwise, most } => Some(form::Cost::Said(form::CostSaid {
+            header: Some(name.to_string()),
+            default: Some(*otherwise),
+            body: None,
+            max: Some(*most),
+        })),
+        Cost::Body { unit, most } => Some(form::Cost::Said(form::CostSaid {
+            header: None,
+            default: None,
+            body: Some(*unit),
+            max: Some(*most),
+        })),
+    }
+}
+
+fn charge(charge: &Charge) -> form::Charge {
+    form::Charge {
+        header: charge.header.as_deref().map(str::to_owned),
+        statuses: (!charge.statuses.is_empty())
+            .then(|| one_or_many(charge.statuses.iter().map(status).collect())),
+        within: Some(form::Duration(charge.within.to_string())),
+    }
+}
+
+fn status(range: &RangeInclusive<u16>) -> form::Status {
+    match (*range.start(), *range.end()) {
+        (first, last) if first == last => form::Status::One(first),
+        (first, last) if first % 100 == 0 && last == first + 99 => {
+            form::Status::Many(format!("{}xx", first / 100))
+        }
+        (first, last) => form::Status::Many(format!("{first}-{last}")),
+    }
+}
+
+fn delay(on_limit: OnLimit) -> Option<Span> {
+    match on_limit {
+        OnLimit::Refuse => None,
+        OnLimit::Delay { longest } => Some(longest),
     }
 }
 

@@ -59,6 +59,7 @@ pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
     holds::released(&fresh("released")).await;
     holds::forgotten(&fresh("forgotten")).await;
     holds::never_more_than_waiting(&fresh("waiting")).await;
+    holds::beside_takes(&fresh("beside")).await;
     holds::a_refusal_while_held_says_so(&fresh("pending")).await;
     returns::returned(&fresh("returned")).await;
     returns::returned_of_the_latest(&fresh("latest")).await;

@@ -61,6 +61,9 @@ pub async fn apply_group<P: Places>(places: &P, group: &[Operation<'_>], deadlin
     let mut outcomes = hold(places, group, id, deadline).await;
     if group.iter().zip(&outcomes).all(|(op, outcome)| lets_pass(op, outcome)) {
         settle(places, group, id, &mut outcomes, deadline).await;
+        if !group.iter().zip(&outcomes).all(|(op, outcome)| lets_pass(op, outcome)) {
+            let_go(places, group, &outcomes);
+        }
     } else {
         release(places, group, id, &mut outcomes).await;
     }
@@ -125,6 +128,21 @@ async fn settle<P: Places>(
     }
 }
 
+/// Lets go of what is held at the caller's own wish, which may last for long, for a group that is refused after all.
+fn let_go<P: Places>(places: &P, group: &[Operation<'_>], outcomes: &Outcomes) {
+    let mut outcomes = outcomes.iter();
+    let parts = split(places, group, |op| {
+        let granted = outcomes.next().and_then(Outcome::verdict).is_some_and(|verdict| verdict.allowed);
+        op.let_go().filter(|_| granted)
+    });
+    let deadline = release_deadline();
+    parts.iter().for_each(|part| drop(places.submit(part.place, &part.ops, deadline)));
+}
+
+fn release_deadline() -> Deadline {
+    Deadline::after(Instant::now(), std::time::Duration::from_millis(MAX_HOLD.as_millis()))
+}
+
 /// What is told if a hold is gone: it came too late, and is welcome to try again.
 fn too_late(gone: Verdict) -> Verdict {
     Verdict { held: true, retry: Retry::After(MAX_HOLD), reset_after: MAX_HOLD, ..gone }
@@ -160,7 +178,7 @@ async fn release<P: Places>(places: &P, group: &[Operation<'_>], id: HoldId, hel
         op.take.cost = 0;
         granted.then_some(op)
     });
-    let deadline = Deadline::after(Instant::now(), std::time::Duration::from_millis(MAX_HOLD.as_millis()));
+    let deadline = release_deadline();
     if !places.waits_for_release() {
         return parts.iter().for_each(|part| drop(places.submit(part.place, &part.ops, deadline)));
     }

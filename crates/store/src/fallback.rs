@@ -226,6 +226,8 @@ impl<S: Store> Fallback<S> {
         let now = self.clock.now();
         for (op, outcome) in group.iter().zip(outcomes) {
             match outcome {
+                // That a hold is gone says nothing about its counter.
+                Outcome::Verdict(verdict) if owners::settles(op) && !verdict.allowed => {}
                 Outcome::Verdict(verdict) if !verdict.quota.is_blocked() => {
                     self.known.learn(op.take.key.fingerprint(), verdict, None, now);
                 }
@@ -338,6 +340,12 @@ impl<S: Store> Fallback<S> {
         }
     }
 
+    /// Settles a hold that was made here, without the store; nothing if it is not here. Whether the store is back does not
+    /// matter: it is told afterwards.
+    pub fn settle_alone(&self, op: &Operation<'_>) -> Option<Outcome> {
+        self.settle_here(std::slice::from_ref(op))?.first().copied()
+    }
+
     /// Settles holds that are here, if they are.
     fn settle_here(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
         let said = self.local.settle(group, self.clock.now())?;
@@ -378,6 +386,7 @@ fn taken<'r>(group: &[Operation<'r>], outcomes: &Outcomes) -> Group<'r> {
         Outcome::Verdict(verdict) if verdict.allowed && op.action == Action::Take => {
             Some(Operation { action: Action::Return { since: Timestamp::LATEST }, ..*op })
         }
+        Outcome::Verdict(verdict) if verdict.allowed => op.let_go(),
         _ => None,
     };
     group.iter().zip(outcomes).filter_map(counted).collect()

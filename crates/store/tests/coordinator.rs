@@ -19,6 +19,8 @@ struct World {
     clock: Arc<ManualClock>,
     down: Mutex<HashSet<u16>>,
     holds: AtomicU64,
+    /// Where every hold is gone as soon as it is made.
+    forgets: Option<u16>,
 }
 
 const USERS: [&str; 3] = ["alice", "acme", "everybody"];
@@ -31,7 +33,7 @@ impl World {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_704_067_200_000)));
         let places = USERS.iter().map(|_| MemoryStore::new(100, clock.clone())).collect();
-        Self { places, clock, down: Mutex::default(), holds: AtomicU64::new(0) }
+        Self { places, clock, down: Mutex::default(), holds: AtomicU64::new(0), forgets: None }
     }
 
     fn set_down(&self, place: u16) {
@@ -64,7 +66,12 @@ impl Places for World {
         if self.down.lock().unwrap().contains(&place) {
             return ready(ops.iter().map(|_| Outcome::Unavailable(Failure::Connection)).collect());
         }
-        ready(self.places[usize::from(place)].apply_at(ops, self.clock.now()))
+        let outcomes = self.places[usize::from(place)].apply_at(ops, self.clock.now());
+        if self.forgets == Some(place) {
+            let gone: Vec<_> = ops.iter().filter_map(Operation::let_go).collect();
+            self.places[usize::from(place)].apply_at(&gone, self.clock.now());
+        }
+        ready(outcomes)
     }
 
     fn hold_id(&self) -> HoldId {
@@ -93,6 +100,34 @@ async fn what_is_settled_stays_and_what_is_refused_leaves_nothing() {
     assert_eq!([world.left(0, quota(10)), world.left(1, quota(3)), world.left(2, quota(10))], [8, 1, 9]);
     world.clock.advance(Span::from_secs(5));
     assert_eq!(world.left(0, quota(10)), 8, "and nothing expires that was settled");
+}
+
+/// What the caller itself holds goes on being held under its own name, for as long as it said.
+#[tokio::test]
+async fn a_hold_of_the_callers_own_outlives_the_group() {
+    let world = World::new();
+    let mine = HoldId([9, 9]);
+    let hold = |cost| {
+        let action = Action::Hold { id: mine, ttl: Span::from_secs(60) };
+        Operation { action, ..take(0, quota(10), cost) }
+    };
+    assert!(!world.takes(&[hold(4), take(1, quota(1), 2)]).await);
+    assert_eq!([world.left(0, quota(10)), world.left(1, quota(1))], [10, 1], "let go of at once");
+    assert!(world.takes(&[hold(4), take(1, quota(1), 1)]).await);
+    world.clock.advance(Span::from_millis(59_999));
+    assert_eq!([world.left(0, quota(10)), world.left(1, quota(1))], [6, 0]);
+    let settle = Operation { action: Action::Settle { id: mine }, ..take(0, quota(10), 1) };
+    assert!(world.takes(&[settle]).await);
+    assert_eq!(world.left(0, quota(10)), 9);
+}
+
+#[tokio::test]
+async fn a_hold_of_the_callers_own_goes_with_a_group_that_is_refused_at_the_last_moment() {
+    let world = World { forgets: Some(1), ..World::new() };
+    let action = Action::Hold { id: HoldId([9, 9]), ttl: Span::from_secs(60) };
+    let hold = Operation { action, ..take(0, quota(10), 4) };
+    assert!(!world.takes(&[hold, take(1, quota(5), 1)]).await, "its hold is gone before it is settled");
+    assert_eq!(world.left(0, quota(10)), 10);
 }
 
 #[tokio::test]

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tidegate_core::{Decision, RuleSet};
 
+use crate::held::Holding;
+
 /// A decision and the rules it was taken by.
 pub struct Checked {
     pub(crate) decision: Decision,
     pub(crate) rules: Guard<Arc<RuleSet>>,
+    /// What is held for the request until its answer is told.
+    pub(crate) holding: Option<Box<Holding>>,
 }
 
 impl Checked {

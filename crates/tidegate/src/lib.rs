@@ -63,6 +63,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! **Answers can say what requests cost**, by rules with a [charge](core::cost::Charge): what a request costs otherwise is
+//! held until its answer is told, and given back if none is.
+//!
+//! ```
+//! use tidegate::core::cost::{Charge, Cost, DEFAULT_CHARGE_WITHIN};
+//! use tidegate::{Limiter, Request};
+//! # use tidegate::{Algorithm, Facet, Quota, Rule, RuleSet, RuleSetParts, Span};
+//!
+//! let charge = Charge { header: Some("x-tokens-used".into()), statuses: Vec::new(), within: DEFAULT_CHARGE_WITHIN };
+//! let tokens = Rule {
+//!     cost: Cost::Fixed(500),
+//!     charge: Some(Box::new(charge)),
+//!     ..Rule::new("tokens", Facet::User, Quota::new(Algorithm::FixedWindow, 10_000, Span::from_secs(60))?)
+//! };
+//! # let rules = RuleSet::new(RuleSetParts { rules: vec![tokens], ..RuleSetParts::default() })?;
+//! # let limiter = Limiter::new(rules)?;
+//! let request = Request { user: Some("alice"), hold: Some(limiter.hold_id()), ..Request::new("/v1/chat") };
+//! let mut checked = limiter.try_check(&request)?;
+//! assert_eq!(checked.verdicts[0].verdict.remaining, 9_500);
+//! // The request goes ahead; later, when it is answered:
+//! if let Some(held) = checked.take_held() {
+//!     let settlement = held.answered(200, |name| (name == "x-tokens-used").then_some("812"));
+//!     limiter.try_settle(&settlement)?;
+//! }
+//! let looks = Request { cost: 0, ..request };
+//! assert_eq!(limiter.try_check(&looks)?.verdicts[0].verdict.remaining, 9_188);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! **Rules change while requests flow**: [`Limiter::set_rules`] puts others in force at once, and counters keep what
 //! they have counted.
 //!
@@ -139,11 +168,12 @@
 //! ```
 //!
 //! **An HTTP service** is limited by a layer (feature `tower`): see `RateLimitLayer`, and the examples `axum` and
-//! `custom_extractor`.
+//! `custom_extractor`. It does not tell answers, so rules with a charge take at once what they would have held.
 
 mod builder;
 mod checked;
 mod descriptors;
+mod held;
 #[cfg(feature = "tower")]
 mod layer;
 mod limiter;
@@ -154,6 +184,7 @@ mod waiting;
 pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 pub use checked::{Checked, RequestError};
 pub use descriptors::CheckedDescriptors;
+pub use held::{Held, Settlement};
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::Limiter;

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate_core::{Decision, Identity, Path, Request, RuleSet, RuleVerdict, Secret};
+use tidegate_core::{Decision, Demand, Identity, Path, Request, RuleSet, RuleVerdict, Secret, Timestamp};
 use tidegate_store::memory::Sweeper;
 use tidegate_store::peers::{Answers as _, Call, Reply};
 use tidegate_store::{Action, Clock, Deadline, Fallback, MemoryStore, Operation, Outcome, Store};
 
 use crate::builder::Builder;
 use crate::checked::{Checked, RequestError};
+use crate::held::{self, Holding};
 use crate::shared::{Shared, Terms};
 use crate::tiers::{Asked, Tier, TierCache};
 use crate::waiting::Lines;
@@ -45,6 +46,19 @@ pub(crate) struct Memory {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) secret: Secret,
     pub(crate) _sweeper: Option<Sweeper>,
+}
+
+impl Memory {
+    /// Applies what is demanded, and adds what becomes of it to `decision`.
+    #[inline]
+    fn apply(&self, demand: &Demand<'_>, now: Timestamp, decision: &mut Decision) {
+        let mut asked = demand.rules.iter().zip(&demand.group);
+        self.store.apply_each(&demand.group, now, |outcome| {
+            if let (Some((&rule, op)), Outcome::Verdict(verdict)) = (asked.next(), outcome) {
+                decision.add_costing(RuleVerdict { rule, shadow: op.take.shadow, verdict }, op.take.cost);
+            }
+        });
+    }
 }
 
 impl Limiter {
@@ -144,19 +158,23 @@ impl Limiter {
         let now = self.clock.now();
         let rules = self.rules.load();
         let mut decision = Decision::new(None, request.cost, now);
+        let mut holding = None;
         {
             let mut demand = rules.demand(request, &path, &memory.secret, now);
             adjust(&mut demand.group);
             decision.tier = demand.tier;
-            let mut asked = demand.rules.iter().zip(&demand.group);
-            memory.store.apply_each(&demand.group, now, |outcome| {
+            memory.apply(&demand, now, &mut decision);
+            if request.hold.is_some() {
                 // The memory store answers every take with a verdict: only holds can find it full.
-                if let (Some((&rule, op)), Outcome::Verdict(verdict)) = (asked.next(), outcome) {
-                    decision.add(RuleVerdict { rule, shadow: op.take.shadow, verdict });
+                if decision.verdicts.is_empty() {
+                    held::take_at_once(&mut demand.group);
+                    memory.apply(&demand, now, &mut decision);
                 }
-            });
+                let said = decision.verdicts.iter().map(|said| Outcome::Verdict(said.verdict));
+                holding = Holding::of(request.hold, decision.allowed, (&demand.rules, &demand.group), said);
+            }
         }
-        Ok(Checked { decision, rules })
+        Ok(Checked { decision, rules, holding })
     }
 
     fn decide_all(&self, memory: &Memory, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
@@ -261,7 +279,7 @@ impl Limiter {
         }
         let rules = self.rules.load();
         let decision = shared.try_decide(Terms { rules: &rules, now: self.clock.now(), adjust }, request)?;
-        Some(decision.map(|decision| Checked { decision, rules }))
+        Some(decision.map(|(decision, holding)| Checked { decision, rules, holding }))
     }
 
     /// Asks a shared store. To be put in a box, so that those who have none need not carry around what it takes.
@@ -274,8 +292,8 @@ impl Limiter {
     ) -> Result<Checked, RequestError> {
         let rules = self.rules.load_full();
         let terms = Terms { rules: &rules, now: self.clock.now(), adjust };
-        let decision = shared.decide(terms, request, arrived).await?;
-        Ok(Checked { decision, rules: Guard::from_inner(rules) })
+        let (decision, holding) = shared.decide(terms, request, arrived).await?;
+        Ok(Checked { decision, rules: Guard::from_inner(rules), holding })
     }
 
     async fn ask_all(
@@ -287,7 +305,10 @@ impl Limiter {
         let rules = self.rules.load_full();
         let terms = Terms { rules: &rules, now: self.clock.now(), adjust: take };
         let decisions = shared.decide_all(terms, requests, arrived).await;
-        let checked = |decision| Checked { decision, rules: Guard::from_inner(Arc::clone(&rules)) };
+        let checked = |(decision, holding)| {
+            let rules = Guard::from_inner(Arc::clone(&rules));
+            Checked { decision, rules, holding }
+        };
         decisions.into_iter().map(|decision| decision.map(checked)).collect()
     }
 

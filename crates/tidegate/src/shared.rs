@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{
-    Decision, Demand, Group, Operation, Request, RuleSet, RuleVerdict, Secret, Tag, Timestamp,
+    Decision, Demand, Group, HoldId, Operation, Request, RuleSet, RuleVerdict, Secret, Tag, Timestamp,
 };
 use tidegate_store::{
     Answer, Clock, Deadline, DenyCache, Failure, Fallback, FallbackSettings, Outcome, Outcomes, Shard, Store,
 };
 
 use crate::checked::RequestError;
+use crate::held::{Holding, is_hold, take_at_once};
 use crate::limiter::parse_path;
 
 /// Nobody waits longer, whatever was configured; and no point in time is beyond what can be told.
@@ -109,7 +110,7 @@ impl Shared {
         &self,
         terms: Terms<'_>,
         request: &Request<'_>,
-    ) -> Option<Result<Decision, RequestError>> {
+    ) -> Option<Result<Decided, RequestError>> {
         let secret = self.secret();
         if secret.is_none() && !self.is_shared {
             return None;
@@ -128,7 +129,7 @@ impl Shared {
         terms: Terms<'_>,
         request: &Request<'_>,
         arrived: Instant,
-    ) -> Result<Decision, RequestError> {
+    ) -> Result<Decided, RequestError> {
         let secret = self.secret();
         let (question, group) = Question::new(terms, request, self.hashed_with(secret))?;
         let groups = [group];
@@ -142,7 +143,7 @@ impl Shared {
         terms: Terms<'_>,
         requests: &[Request<'_>],
         arrived: Instant,
-    ) -> Vec<Result<Decision, RequestError>> {
+    ) -> Vec<Result<Decided, RequestError>> {
         let secret = self.secret();
         let ask = |request| match Question::new(terms, request, self.hashed_with(secret)) {
             Ok((question, group)) => (Ok(question), group),
@@ -153,6 +154,12 @@ impl Shared {
         let answers = answers.into_iter().chain(repeat_with(Outcomes::new));
         let asked = questions.into_iter().zip(&groups).zip(answers);
         asked.map(|((question, group), outcomes)| Ok(question?.answer(group, &outcomes))).collect()
+    }
+
+    /// Settles something that is held by this node, without the store.
+    pub(crate) fn settle_alone(&self, op: &Operation<'_>, local: bool) -> Option<Outcome> {
+        let known = local && (self.is_shared || self.secret().is_some());
+        if known { self.store.inner().settle_alone(op) } else { None }
     }
 
     pub(crate) fn secret(&self) -> Option<Secret> {
@@ -191,10 +198,14 @@ impl Shared {
     }
 }
 
+/// A decision, and what is held by it.
+pub(crate) type Decided = (Decision, Option<Box<Holding>>);
+
 /// A request on its way: what the rules make of it, until the store has said something.
 struct Question<'r> {
     demand: Demand<'r>,
     decision: Decision,
+    hold: Option<HoldId>,
 }
 
 impl<'r> Question<'r> {
@@ -210,25 +221,26 @@ impl<'r> Question<'r> {
         adjust(&mut demand.group);
         let group = std::mem::take(&mut demand.group);
         let decision = Decision::new(demand.tier, request.cost, now);
-        Ok((Self { demand, decision }, group))
+        Ok((Self { demand, decision, hold: request.hold }, group))
     }
 
     /// The decision, now that `group` has these outcomes. Those that are missing are not known.
-    fn answer(self, group: &Group<'_>, outcomes: &Outcomes) -> Decision {
-        let Self { demand, mut decision } = self;
+    fn answer(self, group: &Group<'_>, outcomes: &Outcomes) -> Decided {
+        let Self { demand, mut decision, hold } = self;
         let is_refusal = |(op, outcome): (&Operation<'_>, &Outcome)| {
             !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
         };
         let refused = group.iter().zip(outcomes).any(is_refusal);
-        let outcomes = outcomes.iter().copied().chain(repeat(Outcome::Unknown(Failure::Other)));
-        for ((&rule, op), outcome) in demand.rules.iter().zip(group).zip(outcomes) {
+        let said = outcomes.iter().copied().chain(repeat(Outcome::Unknown(Failure::Other)));
+        for ((&rule, op), outcome) in demand.rules.iter().zip(group).zip(said) {
             let take = &op.take;
             match outcome {
                 Outcome::Verdict(verdict) => {
-                    decision.add(RuleVerdict { rule, shadow: take.shadow, verdict });
+                    decision.add_costing(RuleVerdict { rule, shadow: take.shadow, verdict }, take.cost);
                 }
                 Outcome::Local(verdict) => {
-                    decision.add_local(RuleVerdict { rule, shadow: take.shadow, verdict });
+                    let said = RuleVerdict { rule, shadow: take.shadow, verdict };
+                    decision.add_local_costing(said, take.cost);
                 }
                 // Whoever is refused need not hear what the others would have said.
                 Outcome::Unasked | Outcome::Unavailable(_) | Outcome::Unknown(_) if refused => {}
@@ -237,16 +249,44 @@ impl<'r> Question<'r> {
                 }
             }
         }
-        decision
+        let asked = (&*demand.rules, &**group);
+        let holding = Holding::of(hold, decision.allowed, asked, outcomes.iter().copied());
+        (decision, holding)
     }
 }
 
 /// The store itself, in a form that a cache can have.
 struct Behind(Arc<dyn Store>);
 
+impl Behind {
+    /// Takes what there is no room to hold, and puts what the store says to that among the `answers`.
+    async fn take_instead(&self, groups: &[Group<'_>], answers: &mut [Outcomes], deadline: Deadline) {
+        let is_full = |outcomes: &Outcomes| outcomes.contains(&Outcome::Unavailable(Failure::Full));
+        let full =
+            |(group, outcomes): (&Group<'_>, &Outcomes)| group.iter().any(is_hold) && is_full(outcomes);
+        let at: Vec<usize> =
+            (0..answers.len().min(groups.len())).filter(|&at| full((&groups[at], &answers[at]))).collect();
+        if at.is_empty() {
+            return;
+        }
+        let mut again: Vec<Group<'_>> = at.iter().map(|&at| groups[at].clone()).collect();
+        again.iter_mut().for_each(|group| take_at_once(group));
+        let said = self.0.apply(&again, deadline).await;
+        at.into_iter().zip(said).for_each(|(at, outcomes)| answers[at] = outcomes);
+    }
+}
+
 impl Store for Behind {
     fn apply<'a, 'r: 'a>(&'a self, groups: &'a [Group<'r>], deadline: Deadline) -> Answer<'a> {
-        self.0.apply(groups, deadline)
+        let answer = self.0.apply(groups, deadline);
+        if !groups.iter().flatten().any(is_hold) {
+            return answer;
+        }
+        Box::pin(async move {
+            let mut answers = answer.await;
+            self.take_instead(groups, &mut answers, deadline).await;
+            answers
+        })
     }
 
     fn secret(&self) -> Option<Secret> {

@@ -184,30 +184,34 @@ async fn a_late_yes_is_given_back_if_the_request_was_turned_away() {
     proxied.assert_no_key_stays();
 }
 
-/// Whoever counts a request elsewhere tells the store of it afterwards: it must not be counted twice.
+/// Whoever counts a request elsewhere tells the store of it afterwards: it must not be counted twice, nor stay held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_yes_is_given_back_if_it_was_counted_elsewhere() {
     let proxied = Proxied::start().await;
-    let (quota, mut tries) = (yearly(), 0);
-    let rule = loop {
-        let rule = format!("local-{tries}");
-        proxied.proxy.set_delay(SHORT * 3);
-        let outcomes = attempt(&*proxied.store, &[take(&rule, "alice", quota, 5)], SHORT).await;
-        let late = outcomes[0] == Outcome::Unknown(Failure::Deadline);
-        if late {
-            wait::until("what came late is on its way back", SOON, || {
-                (proxied.sent("return") > 0).then_some(())
-            });
-        }
-        proxied.proxy.heal();
-        proxied.recovers().await;
-        if late {
-            break rule;
-        }
-        tries += 1;
-        assert!(tries < 5, "the connection is lost again and again: {outcomes:?}");
-    };
-    assert_eq!(proxied.used(&rule, quota).await, 0);
+    let hold = Action::Hold { id: HoldId([1, 1]), ttl: Span::from_secs(3_600) };
+    for (action, undone) in [(Action::Take, "return"), (hold, "settle")] {
+        let (quota, mut tries) = (yearly(), 0);
+        let rule = loop {
+            let rule = format!("local-{undone}-{tries}");
+            proxied.proxy.set_delay(SHORT * 3);
+            let op = Operation { action, ..take(&rule, "alice", quota, 5) };
+            let outcomes = attempt(&*proxied.store, &[op], SHORT).await;
+            let late = outcomes[0] == Outcome::Unknown(Failure::Deadline);
+            if late {
+                wait::until("what came late is on its way back", SOON, || {
+                    (proxied.sent(undone) > 0).then_some(())
+                });
+            }
+            proxied.proxy.heal();
+            proxied.recovers().await;
+            if late {
+                break rule;
+            }
+            tries += 1;
+            assert!(tries < 5, "the connection is lost again and again: {outcomes:?}");
+        };
+        assert_eq!(proxied.used(&rule, quota).await, 0, "{undone}");
+    }
     proxied.assert_no_key_stays();
 }
 

@@ -4,6 +4,7 @@
 //! knows from that schema: a key that is added here is known everywhere. The reader itself walks the text instead of
 //! deserialising it, so as to find every problem and not only the first.
 
+mod cost;
 mod descriptor;
 mod envoy;
 mod plan;
@@ -17,6 +18,7 @@ use tidegate_core::Facet;
 
 use crate::names;
 
+pub use cost::{Charge, Cost, CostSaid, Status};
 pub use descriptor::{Descriptor, Domain, Entry};
 pub use envoy::{EnvoyDescriptor, EnvoyDomain, EnvoyRateLimit, EnvoyReplaced};
 pub use plan::Times;
@@ -56,6 +58,10 @@ text_type! {
 text_type! {
     /// What to do with a request when the store cannot be asked.
     OnStoreFailure(&'static str) = one_of(&names::ON_STORE_FAILURE)
+}
+text_type! {
+    /// What to do with a request for which too little is left.
+    OnLimit(&'static str) = one_of(&names::ON_LIMIT)
 }
 text_type! {
     /// A length of time.
@@ -208,7 +214,9 @@ pub struct Figures {
             "if": {"required": ["descriptor"]},
             "then": {"not": {"anyOf": [
                 {"required": ["match"]}, {"required": ["identifier_type"]}, {"required": ["on_missing_identity"]},
-                {"required": ["tiered"]}, {"required": ["base_limit"]}, {"required": ["overrides"]}
+                {"required": ["tiered"]}, {"required": ["base_limit"]}, {"required": ["overrides"]},
+                {"required": ["cost"]}, {"required": ["charge"]}, {"required": ["on_limit"]},
+                {"required": ["max_delay"]}
             ]}},
             "else": {"required": ["identifier_type"], "not": {"required": ["unlimited"]}}
         },
@@ -225,6 +233,11 @@ pub struct Figures {
                 {"oneOf": [{"required": ["limit"]}, {"required": ["base_limit"]}]},
                 {"oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]}
             ]}
+        },
+        {
+            "if": {"properties": {"on_limit": {"const": "delay"}}, "required": ["on_limit"]},
+            "then": {"required": ["max_delay"]},
+            "else": {"not": {"required": ["max_delay"]}}
         }
     ]
 ))]
@@ -235,7 +248,8 @@ pub struct Rule {
     /// What the rule is for, in words.
     pub description: Option<String>,
     /// The descriptors the rule applies to, and then to nothing else: for proxies that say what a request is instead
-    /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered`, `base_limit` and `overrides`.
+    /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered`, `base_limit`, `overrides`, `cost`,
+    /// `charge`, `on_limit` and `max_delay`.
     pub descriptor: Option<Descriptor>,
     /// What is counted by (needed unless the rule has a `descriptor`): `user_id` (within its tenant when there is one), `tenant_id`, `ip_address`, `api_key`,
     /// `header:<name>`, `attribute:<name>`, `path`, `global`, or a list of these counted together.
@@ -261,6 +275,15 @@ pub struct Rule {
     pub tiered: Option<bool>,
     /// Never refuses and counts nothing, instead of stating a limit. Only with `descriptor`. Default false.
     pub unlimited: Option<bool>,
+    /// How much of that a request takes: a number, or where the request says it. Default 1.
+    pub cost: Option<Cost>,
+    /// Has the answer to a request say what it takes; what it costs otherwise is held until then.
+    pub charge: Option<Charge>,
+    /// What becomes of a request for which too little is left: refused (`reject`, default), or made to wait for its turn,
+    /// wherever somebody can wait (`delay`).
+    pub on_limit: Option<OnLimit>,
+    /// How long a request may be made to wait, 1ms to 60s; then it is refused. Needed with `on_limit: delay`, and only there.
+    pub max_delay: Option<Duration>,
     /// Lower goes first in answers and breaks ties. Default 100.
     pub priority: Option<i32>,
     /// Which requests the rule applies to: all conditions given must hold; without any, every request.

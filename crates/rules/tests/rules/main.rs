@@ -3,6 +3,7 @@
 
 mod bad;
 mod convert;
+mod costs;
 mod edit;
 mod envoy;
 mod good;

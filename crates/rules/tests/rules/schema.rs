@@ -14,7 +14,7 @@ fn the_committed_schema_is_the_generated_one() {
 }
 
 /// Where a mapping of a shape goes in a document.
-const HOLDERS: [(&str, &str); 14] = [
+const HOLDERS: [(&str, &str); 16] = [
     ("Document", "@"),
     ("RateLimits", "@"),
     ("Defaults", r#"{"defaults": @, "rules": []}"#),
@@ -24,6 +24,8 @@ const HOLDERS: [(&str, &str); 14] = [
     ("Override", r#"[{"overrides": [@]}]"#),
     ("Descriptor", r#"[{"descriptor": @}]"#),
     ("Entry", r#"[{"descriptor": {"entries": [@]}}]"#),
+    ("CostSaid", r#"[{"cost": @}]"#),
+    ("Charge", r#"[{"charge": @}]"#),
     ("Domain", r#"{"domains": {"d": @}, "rules": []}"#),
     ("EnvoyDomain", "@"),
     ("EnvoyDescriptor", r#"{"domain": "d", "descriptors": [@]}"#),

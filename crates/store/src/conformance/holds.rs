@@ -3,7 +3,7 @@
 use tidegate_core::{Algorithm, Quota, Span, Timestamp};
 
 use super::{Bench, Subject, quota};
-use crate::{Action, HoldId};
+use crate::{Action, HoldId, Operation};
 
 const HOLD: HoldId = HoldId([77, 7]);
 
@@ -83,6 +83,42 @@ pub(super) async fn never_more_than_waiting<S: Subject>(subject: &S) {
     assert!(bench.takes(0, "alice", window, 5).await);
     assert!(settle(&bench, window, 0).await);
     assert_eq!(bench.left(0, "alice", window).await, 5, "a passed window is not credited");
+}
+
+/// What a caller holds lasts as long as it says, under the name it gives, also in a group with takes from counters that may be
+/// elsewhere; if those are refused, nothing is held.
+pub(super) async fn beside_takes<S: Subject>(subject: &S) {
+    let bench = Bench::new("beside", subject);
+    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+        let quota = quota(algorithm, 10, 3_600);
+        let start = number * 100_000;
+        bench.at(start);
+        let ask = async |taken: u64| {
+            let held = Action::Hold { id: HOLD, ttl: Span::from_secs(5) };
+            let group = [
+                Operation { take: bench.take(0, "alice", quota, 6), action: held },
+                bench.take(1, "acme", quota, taken).into(),
+                bench.take(2, "everybody", quota, 1).into(),
+            ];
+            let outcomes = bench.apply(&group).await;
+            outcomes.iter().all(|outcome| outcome.verdict().is_some_and(|verdict| verdict.allowed))
+        };
+        let left = async || {
+            let alice = bench.left(0, "alice", quota).await;
+            (alice, bench.left(1, "acme", quota).await, bench.left(2, "everybody", quota).await)
+        };
+        assert!(!ask(11).await, "{algorithm}");
+        assert_eq!(left().await, (10, 10, 10), "{algorithm}: nothing is held or taken");
+        assert!(!settle(&bench, quota, 6).await, "{algorithm}: there is no hold");
+        assert!(ask(2).await, "{algorithm}");
+        bench.at(start + 4_999);
+        assert!(!bench.takes(0, "alice", quota, 5).await, "{algorithm}: still held");
+        assert!(settle(&bench, quota, 1).await, "{algorithm}: settled long after the takes");
+        assert_eq!(left().await, (9, 8, 9), "{algorithm}");
+        assert!(ask(2).await, "{algorithm}");
+        bench.at(start + 9_999);
+        assert_eq!(left().await, (9, 6, 8), "{algorithm}: given back, and nothing else");
+    }
 }
 
 /// Waiting for what is only held may be a mistake, so nobody should remember such a refusal.

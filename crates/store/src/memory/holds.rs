@@ -20,9 +20,17 @@ pub(super) struct Hold {
 /// A shard's holds, by the fingerprint of their counter.
 #[derive(Debug)]
 pub(super) struct Holds {
-    keys: HashMap<Fingerprint, SmallVec<[Hold; 1]>, RandomState>,
+    keys: HashMap<Fingerprint, KeyHolds, RandomState>,
     count: usize,
     room: usize,
+}
+
+/// The holds of one counter.
+#[derive(Debug)]
+struct KeyHolds {
+    list: SmallVec<[Hold; 1]>,
+    /// When the first of them ends, or one that is settled did: until then nobody need look for those that are over.
+    first: Timestamp,
 }
 
 impl Holds {
@@ -36,7 +44,10 @@ impl Holds {
     }
 
     pub(super) fn add(&mut self, fingerprint: Fingerprint, hold: Hold) {
-        self.keys.entry(fingerprint).or_default().push(hold);
+        let new = || KeyHolds { list: SmallVec::new(), first: hold.until };
+        let holds = self.keys.entry(fingerprint).or_insert_with(new);
+        holds.first = holds.first.min(hold.until);
+        holds.list.push(hold);
         self.count += 1;
     }
 
@@ -47,6 +58,11 @@ impl Holds {
 
     /// Takes out one hold that is over at `now`.
     pub(super) fn expired(&mut self, fingerprint: Fingerprint, now: Timestamp) -> Option<Hold> {
+        let holds = self.keys.get_mut(&fingerprint).filter(|holds| holds.first <= now)?;
+        if let Some(first) = holds.list.iter().map(|hold| hold.until).min().filter(|first| *first > now) {
+            holds.first = first;
+            return None;
+        }
         self.take_where(fingerprint, |hold| hold.until <= now)
     }
 
@@ -56,14 +72,14 @@ impl Holds {
 
     /// Counters with a hold that is over at `now`.
     pub(super) fn overdue(&self, now: Timestamp) -> Vec<Fingerprint> {
-        let overdue = self.keys.iter().filter(|(_, holds)| holds.iter().any(|hold| hold.until <= now));
+        let overdue = self.keys.iter().filter(|(_, holds)| holds.first <= now);
         overdue.map(|(fingerprint, _)| *fingerprint).collect()
     }
 
     fn take_where(&mut self, fingerprint: Fingerprint, wanted: impl Fn(&Hold) -> bool) -> Option<Hold> {
         let holds = self.keys.get_mut(&fingerprint)?;
-        let hold = holds.swap_remove(holds.iter().position(wanted)?);
-        if holds.is_empty() {
+        let hold = holds.list.swap_remove(holds.list.iter().position(wanted)?);
+        if holds.list.is_empty() {
             self.keys.remove(&fingerprint);
         }
         self.count -= 1;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Algorithm, Span, Take};
-use tidegate_store::{Deadline, Operation, Outcome, Outcomes};
+use tidegate_core::{Action, Algorithm, Group, HoldId, Span, Take};
+use tidegate_store::{Deadline, Operation, Outcome, Outcomes, Store as _};
 
 use crate::support::{ALGORITHMS, Bench, HOUR, START, take};
 
@@ -199,6 +199,22 @@ async fn what_the_store_has_counted_for_a_refused_request_is_given_back() {
         assert!(!bench.apply(&[none, fresh]).await[0].verdict().unwrap().allowed);
     }
     assert_eq!(bench.admitted(10, fresh).await, 3);
+}
+
+#[tokio::test]
+async fn what_the_store_holds_for_a_refused_request_is_let_go_of() {
+    let bench = Bench::new(1);
+    let (there, none) =
+        (take("there", "a", Algorithm::FixedWindow, 3), take("here", "b", Algorithm::FixedWindow, 0));
+    bench.lose(&["here"]);
+    for number in 0..10 {
+        let action = Action::Hold { id: HoldId([7, number]), ttl: HOUR };
+        let group: Group<'_> = [Operation { take: there, action }, none.into()].into_iter().collect();
+        let deadline = Deadline::after(Instant::now(), Duration::from_secs(1));
+        let outcomes = bench.store.apply(&[group], deadline).await.remove(0);
+        assert!(!outcomes[1].verdict().unwrap().allowed);
+    }
+    assert_eq!(bench.admitted(10, there).await, 3);
 }
 
 #[tokio::test]
