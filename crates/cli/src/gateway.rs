@@ -35,7 +35,7 @@ async fn serve(settings: &GatewaySettings) -> Outcome {
         }
     })?;
     announce(gateway.addresses(), settings, &gateway.rules(), &gateway.routes().load_full());
-    launch::until_told(&signals, gateway.run(signals.told(1))).await
+    Box::pin(launch::until_told(&signals, gateway.run(signals.told(1)))).await
 }
 
 /// Says where everything is: to people on standard output, to programs in the log.

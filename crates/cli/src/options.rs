@@ -58,6 +58,19 @@ pub(crate) struct GatewayOptions {
     pub(crate) common: Options,
 }
 
+/// What may be in a file that is for either.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct AnyOptions {
+    #[command(flatten)]
+    decisions: DecisionOptions,
+
+    #[command(flatten)]
+    proxy: ProxyOptions,
+
+    #[command(flatten)]
+    pub(crate) common: Options,
+}
+
 /// What an operator of either may decide; what is not given is as the help says.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Options {

@@ -5,7 +5,7 @@ use tidegate_core::RuleSet;
 use tidegate_server::{Addresses, Server};
 
 use crate::banner;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::launch::{self, Parts, explain};
 use crate::options::{LogFormat, ServeArgs};
 use crate::settings::Settings;
@@ -21,7 +21,7 @@ async fn serve(settings: &Settings) -> Outcome {
     let Parts { config, rules } = Parts::new(settings).await?;
     let server = Server::bind(config, rules).await.map_err(|error| explain(&error))?;
     announce(server.addresses(), settings, &server.rules());
-    launch::until_told(&signals, server.run(signals.told(1))).await
+    Box::pin(launch::until_told(&signals, server.run(signals.told(1)))).await
 }
 
 /// Says where everything is: to people on standard output, to programs in the log.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgMatches, FromArgMatches};
+use clap::ArgMatches;
 use ipnet::IpNet;
 use tidegate::TierOptions;
 use tidegate_core::Span;

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::answer::Own;
 use crate::body::{Answer, Broken, Outgoing, Source};
 use crate::finish::{Finish, Record};
+use crate::holding::Holding;
 use crate::hop;
 use crate::identity::{Peer, Who};
 use crate::proxy::{Proxy, too_large};
@@ -42,12 +43,12 @@ struct Answered {
 }
 
 impl<'p> Errand<'p> {
-    /// Sends the request on; its answer, with what the client is to be told about `limits`.
+    /// Sends the request on; its answer, with what the client is to be told about limits. What is held for it is settled by that.
     pub(crate) async fn run(
         mut self,
         peer: &Peer,
         who: &Who<'_>,
-        limits: HeaderMap,
+        (limits, holding): (HeaderMap, Holding),
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'p>> {
         let client = self.prepare(peer, who);
@@ -55,6 +56,7 @@ impl<'p> Errand<'p> {
         let Answered { response, mut ticket } = self.send(record).await?;
         let took = started.elapsed();
         self.proxy.metrics.upstream.observe(took);
+        holding.answered(response.status().as_u16(), response.headers());
         if response.status().is_server_error() {
             ticket.failed(Failure::Status(response.status().as_u16()), Instant::now());
         } else {

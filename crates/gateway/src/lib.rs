@@ -25,6 +25,7 @@ mod finish;
 mod forward;
 mod forwarded;
 mod gateway;
+mod holding;
 mod hop;
 pub mod identity;
 mod metrics;

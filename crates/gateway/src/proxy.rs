@@ -26,6 +26,7 @@ use crate::body::{Answer, Source};
 use crate::finish::{Finish, Record};
 use crate::forward::Errand;
 use crate::forwarded::Forwarding;
+use crate::holding::Holding;
 use crate::identity::{ClientName, Identify, Peer, Who};
 use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
@@ -120,7 +121,7 @@ impl Proxy {
             return Err(too_large(most));
         }
         let asked = Asked { peer, head: &head, target: &target, who: &who, route: &route, size, arrived };
-        let limits = self.decide(&asked, record).await?;
+        let (limits, holding) = self.decide(&asked, record).await?;
         let uri = target.forwarded(&head, &route)?;
         let host = target.host_value();
         // The key has done its duty, and what is borrowed from the head cannot go along with it.
@@ -130,7 +131,7 @@ impl Proxy {
             record.body.clone_from(&source);
         }
         let errand = Errand { proxy: self, route, head, uri, host, source };
-        errand.run(peer, &who, limits, record).await
+        errand.run(peer, &who, (limits, holding), record).await
     }
 
     /// Has the limiter decide. What the client is to be told about limits goes into its answer.
@@ -138,7 +139,8 @@ impl Proxy {
         &self,
         asked: &Asked<'_>,
         record: &mut Option<Box<Record>>,
-    ) -> Result<HeaderMap, Own<'_>> {
+    ) -> Result<(HeaderMap, Holding), Own<'_>> {
+        let node = &self.node;
         let fields = Seen { headers: &asked.head.headers, hidden: &self.forwarding, peer: asked.peer };
         let attributes = [("route", asked.route.group().name())];
         let request = asked.who.describe(tidegate_core::Request {
@@ -146,9 +148,9 @@ impl Proxy {
             headers: &fields,
             attributes: &attributes,
             body_bytes: asked.size,
+            hold: Some(node.limiter().hold_id()),
             ..tidegate_core::Request::new(asked.target.path.as_str())
         });
-        let node = &self.node;
         let decided = if node.may_wait() || node.limiter().may_delay() {
             // As long as the rules say.
             node.ask_or_wait(&request, asked.arrived, Duration::MAX).await
@@ -156,14 +158,14 @@ impl Proxy {
             node.decide(&request).map(|checked| Waited { checked, waited: Duration::ZERO })
         };
         let wrong = |wrong: ErrorBody| Own::bad_request("invalid_request", wrong.message);
-        let Waited { checked, waited } = decided.map_err(wrong)?;
+        let Waited { mut checked, waited } = decided.map_err(wrong)?;
         let mut limits = HeaderMap::new();
         headers::write(&checked, checked.rules(), node.header_styles(), &mut limits);
         if let Some(record) = record {
             record.decided(&checked, asked.arrived.elapsed(), waited);
         }
         let status = match (checked.status, checked.allowed) {
-            (_, true) => return Ok(limits),
+            (_, true) => return Ok((limits, Holding::new(node, checked.take_held()))),
             (Status::Unavailable, false) => StatusCode::SERVICE_UNAVAILABLE,
             (_, false) => StatusCode::TOO_MANY_REQUESTS,
         };

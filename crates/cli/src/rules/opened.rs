@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::config_file;
 use crate::failure::Failure;
+use crate::options::AnyOptions;
 use crate::source::{Primary, RulesSource};
 
 /// Where the rules are.
@@ -81,7 +82,7 @@ impl Opened {
     pub(super) fn new(args: &SourceArgs) -> Result<Self, Failure> {
         let (mut source, mut primary) = (args.rules.clone(), args.rules_primary.clone());
         if let Some(path) = args.config.as_ref().filter(|_| source.is_none() || primary.is_none()) {
-            let file = config_file::read(path)?;
+            let file = config_file::read::<AnyOptions>(path, "serve")?.common;
             source = source.or(file.rules);
             primary = primary.or(file.rules_primary);
         }

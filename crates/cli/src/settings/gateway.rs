@@ -2,10 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::ArgMatches;
-use tidegate_core::Span;
 use tidegate_gateway::identity::{
     ApiKeyConfig, CertificateConfig, CertificateTenant, CertificateUser, IdentityConfig, JwtConfig, JwtKeys,
 };
