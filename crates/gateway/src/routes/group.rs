@@ -149,6 +149,10 @@ pub(super) fn group(name: &str, entry: &Upstream) -> Result<Group, Vec<String>> 
     if entry.protocol == Protocol::Auto && https < members.len() {
         wrong.add("protocol: auto is for https servers, which choose; write http1 or http2");
     }
+    let is_host_set = entry.health.as_ref().is_some_and(|health| health.host.is_some());
+    if entry.protocol != Protocol::Http1 && is_host_set {
+        wrong.add("health: host cannot be other than the server's own over HTTP/2; leave it out");
+    }
     if entry.tls.is_some() && https == 0 && !members.is_empty() {
         wrong.add("has `tls` but no https server; write https:// URLs or leave `tls` out");
     }

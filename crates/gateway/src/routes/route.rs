@@ -13,7 +13,8 @@ use super::HostPattern;
 use super::path;
 use crate::upstream::Group;
 
-/// What `Host` a back end sees.
+/// What `Host` a back end sees. Over HTTP/2 it is always its own: connections are shared by it, and an authority that
+/// differs from `Host` is malformed there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostHeader {

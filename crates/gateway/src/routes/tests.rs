@@ -23,7 +23,7 @@ upstreams:
     servers: [http://10.0.0.1:9000, {url: http://10.0.0.2:9443, weight: 2}]
     balance: least_requests
     protocol: http2
-    health: {path: /healthz, every: 5s, timeout: 1s, unhealthy_after: 3, healthy_after: 2, statuses: [200-399], host: api}
+    health: {path: /healthz, every: 5s, timeout: 1s, unhealthy_after: 3, healthy_after: 2, statuses: [200-399]}
     passive: {failures: 7, for: 3s, statuses: [502, 503]}
     connect_timeout: 2s
     response_timeout: 30s
@@ -111,6 +111,7 @@ upstreams:
   files: {servers: [https://a], tls: {ca: /nowhere/ca.pem}}
   name: {servers: [https://a], tls: {name: 'a b', insecure: true}}
   check: {servers: http://a, health: {path: x, every: 1ms, statuses: [99], host: 'a b', unhealthy_after: 0}}
+  two: {servers: http://a, protocol: http2, health: {path: /, host: api}}
   weight: {servers: [{url: http://a, weight: 0}]}
   'b d': {servers: http://a}
 routes:
@@ -147,20 +148,21 @@ routes:
         ":9: upstream `check`: health: `99` is no status",
         ":9: upstream `check`: health: host must be one",
         ":9: upstream `check`: health: unhealthy_after 0 is out of range",
-        ":10: upstream `weight`: the weight of http://a: 0 is out of range",
-        ":11: upstream `b d`: is no name",
-        ":13: route 1 (* *): there is no upstream `paht`; do you mean `path`?",
-        ":14: route 2 (a:80 v1): host `a:80` has a port",
-        ":14: route 2 (a:80 v1): path: a path pattern starts with `/`",
-        ":14: route 2 (a:80 v1): methods: `get` is none; write it in capitals, such as GET",
-        ":14: route 2 (a:80 v1): upstream `10.0.0.1:9000` is no URL; write http://10.0.0.1:9000",
-        ":14: route 2 (a:80 v1): retries 11 is out of range",
-        ":17: route 5 (API.example.com /a/{y}): can never be reached: route 3 has the same",
-        ":20: route 8 (* /m): can never be reached: route 6 has the same",
-        ":21: route 9 (* /v2/*): prefix: cannot strip /v1",
-        ":22: route 10 (* /n): upstream: it has no servers",
-        ":22: route 10 (* /n): prefix: add `v1` is no path",
-        ":23: route 11 (* /o): `api` is not a URL",
+        ":10: upstream `two`: health: host cannot be other than the server's own over HTTP/2",
+        ":11: upstream `weight`: the weight of http://a: 0 is out of range",
+        ":12: upstream `b d`: is no name",
+        ":14: route 1 (* *): there is no upstream `paht`; do you mean `path`?",
+        ":15: route 2 (a:80 v1): host `a:80` has a port",
+        ":15: route 2 (a:80 v1): path: a path pattern starts with `/`",
+        ":15: route 2 (a:80 v1): methods: `get` is none; write it in capitals, such as GET",
+        ":15: route 2 (a:80 v1): upstream `10.0.0.1:9000` is no URL; write http://10.0.0.1:9000",
+        ":15: route 2 (a:80 v1): retries 11 is out of range",
+        ":18: route 5 (API.example.com /a/{y}): can never be reached: route 3 has the same",
+        ":21: route 8 (* /m): can never be reached: route 6 has the same",
+        ":22: route 9 (* /v2/*): prefix: cannot strip /v1",
+        ":23: route 10 (* /n): upstream: it has no servers",
+        ":23: route 10 (* /n): prefix: add `v1` is no path",
+        ":24: route 11 (* /o): `api` is not a URL",
     ];
     for part in expected {
         assert!(told.iter().any(|line| line.contains(part)), "{part}\nin\n{}", told.join("\n"));

@@ -105,7 +105,8 @@ impl Group {
     /// The client that speaks to its servers, for requests with bodies of type `B`: send it requests for
     /// [`Origin::uri`](super::Origin::uri) of a ticket's origin. Asking again gives a clone with the same connections.
     ///
-    /// Over HTTP/2 the authority that a server sees is that of the URI; a `Host` header is sent beside it.
+    /// Over HTTP/2 the authority that a server sees is that of the URI. A `Host` header would be sent beside it, and
+    /// must be taken out.
     pub fn client<B>(&self) -> GroupClient<B>
     where
         B: Body + Send + Unpin + 'static,

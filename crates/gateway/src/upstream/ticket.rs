@@ -1,6 +1,7 @@
 //! One attempt at one server.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +23,22 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// What a group's client says went wrong; nothing if the request's own body did, which is not the server's fault.
+    pub fn of(error: &hyper_util::client::legacy::Error) -> Option<Self> {
+        if error.is_connect() {
+            return Some(Self::Connect);
+        }
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+        let stream = cause.and_then(Error::source).and_then(|cause| cause.downcast_ref::<h2::Error>());
+        match cause {
+            Some(cause) if cause.is_user() => None,
+            // Ended from here, and not for anything that the server did.
+            Some(_) if stream.is_some_and(|e| e.is_reset() && !e.is_remote() && !e.is_library()) => None,
+            Some(cause) if cause.is_timeout() => Some(Self::Timeout),
+            _ => Some(Self::Reset),
+        }
+    }
+
     pub(super) fn text(self) -> Cow<'static, str> {
         match self {
             Self::Connect => "no connection".into(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -144,6 +146,30 @@ fn late_answers_do_not_bring_a_server_back() {
     group.pick(now, &[ServerId(1)]).unwrap().failed(Failure::Connect, now);
     late.succeeded();
     assert!(group.servers(now)[0].aside_until.is_some());
+}
+
+#[test]
+fn of_many_at_once_one_is_the_trial() {
+    for balance in [Balance::RoundRobin, Balance::LeastRequests] {
+        let group = group(&[1, 1], Settings { balance, ..passive(1) });
+        let now = Instant::now();
+        group.pick(now, &[ServerId(1)]).unwrap().failed(Failure::Connect, now);
+        let later = now + Duration::from_secs(10);
+        let start = Barrier::new(8);
+        let tickets: Vec<Ticket> = thread::scope(|scope| {
+            let pick = || {
+                start.wait();
+                (0..50).map(|_| group.pick(later, &[]).unwrap()).collect::<Vec<_>>()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(pick)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(tickets.iter().filter(|ticket| ticket.id() == ServerId(0)).count(), 1);
+        assert_eq!(group.servers(later).iter().map(|s| s.in_flight).collect::<Vec<_>>(), [1, 399]);
+        drop(tickets);
+        assert_eq!(group.servers(later).iter().map(|s| s.in_flight).sum::<usize>(), 0);
+        assert_eq!(group.desperate_picks(), 0);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

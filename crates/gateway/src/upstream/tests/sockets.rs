@@ -4,13 +4,16 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Frame};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -130,7 +133,7 @@ async fn servers_go_down_and_come_back() {
         proxies[1].address(),
     ))
     .unwrap();
-    let checks = Checks::start(&group, 0);
+    let _checks = Checks::start(&group, 0);
     let healthy = || group.servers(Instant::now()).iter().map(|s| s.healthy).collect::<Vec<_>>();
     until("both are asked", || backends.iter().all(|backend| backend.requests() > 2)).await;
     assert_eq!(healthy(), [true, true]);
@@ -143,12 +146,7 @@ async fn servers_go_down_and_come_back() {
     }
     proxies[0].heal();
     until("it is up again", || healthy() == [true, true]).await;
-    // One that answers nothing at all is as good as none.
-    drop(checks);
-    let asked = backends[1].requests();
-    proxies[1].cut();
-    sleep(Duration::from_millis(100)).await;
-    assert_eq!((healthy(), backends[1].requests()), (vec![true, true], asked));
+    assert!(group.servers(Instant::now())[0].turned_at > Some(problem.at));
 }
 
 #[tokio::test]
@@ -296,4 +294,50 @@ async fn connecting_takes_only_so_long() {
     let told =
         ask(&group(&format!("{{servers: http://{}}}", port.address())).unwrap(), "/").await.unwrap_err();
     assert!(told.contains("refused"), "{told}");
+}
+
+/// A body that breaks off.
+struct Broken;
+
+impl Body for Broken {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Poll::Ready(Some(Err(std::io::Error::other("the client is gone"))))
+    }
+}
+
+async fn failure<B>(group: &Group, body: B) -> Option<Failure>
+where
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let ticket = group.pick(Instant::now(), &[]).unwrap();
+    let mut request = Request::new(body);
+    *request.uri_mut() = ticket.origin().uri(PathAndQuery::from_static("/"));
+    *request.method_mut() = http::Method::POST;
+    let error = timeout(PATIENCE, group.client().request(request)).await.unwrap().unwrap_err();
+    Failure::of(&error)
+}
+
+#[tokio::test]
+async fn it_is_told_whose_fault_a_failure_is() {
+    let backend = Backend::start();
+    let port = Port::claim();
+    // Accepts, and hangs up.
+    let nobody = Proxy::start(port.address());
+    for protocol in ["http1", "http2"] {
+        let group =
+            |address| self::group(&format!("{{servers: http://{address}, protocol: {protocol}}}")).unwrap();
+        assert_eq!(failure(&group(backend.address()), Broken).await, None, "{protocol}");
+        let reset = failure(&group(nobody.address()), Empty::<Bytes>::new()).await;
+        assert_eq!(reset, Some(Failure::Reset), "{protocol}");
+        let refused = failure(&group(port.address()), Empty::<Bytes>::new()).await;
+        assert_eq!(refused, Some(Failure::Connect), "{protocol}");
+    }
 }
