@@ -348,8 +348,15 @@ impl<S: Store> Fallback<S> {
 
     /// Settles holds that are here, if they are.
     fn settle_here(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
-        let said = self.local.settle(group, self.clock.now())?;
-        self.write_down(group, &said, |_, quota| *quota);
+        let mut said = self.local.settle(group, self.clock.now())?;
+        let share = |at: usize, quota: &Quota| said[at].verdict().map_or(*quota, |verdict| verdict.quota);
+        self.write_down(group, &said, share);
+        for (outcome, op) in said.iter_mut().zip(group) {
+            // People are told the limit, not the share of it.
+            if let Outcome::Local(verdict) = outcome {
+                verdict.quota = op.take.quota;
+            }
+        }
         Some(said)
     }
 

@@ -96,9 +96,10 @@ impl Local {
         told.collect()
     }
 
-    /// Settles holds that are here; nothing if they are not.
+    /// Settles holds that are here; nothing if they are not. The verdicts tell by which shares they were held.
     pub(super) fn settle(&self, group: &[Operation<'_>], now: Timestamp) -> Option<Outcomes> {
-        let said = self.memory.apply_at(group, now);
+        let ours: Group<'_> = group.iter().map(shapeless).collect();
+        let said = self.memory.apply_at(&ours, now);
         let found = said.iter().all(|outcome| outcome.verdict().is_some_and(|verdict| verdict.allowed));
         found.then(|| said.into_iter().map(local).collect())
     }
@@ -235,6 +236,13 @@ impl Terms {
     fn adjust<'r>(&self, op: &Operation<'r>) -> Operation<'r> {
         Operation { take: Take { quota: self.share(&op.take.quota), ..op.take }, action: op.action }
     }
+}
+
+/// The operation without an opinion about the shape of its counter, which a block leaves as it is.
+fn shapeless<'r>(op: &Operation<'r>) -> Operation<'r> {
+    let Take { quota, .. } = op.take;
+    let blocked = Quota::new(quota.algorithm(), 0, quota.window()).unwrap_or(quota);
+    Operation { take: Take { quota: blocked, ..op.take }, action: op.action }
 }
 
 /// Whether an operation begins to count something.

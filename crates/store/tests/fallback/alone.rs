@@ -217,6 +217,32 @@ async fn what_the_store_holds_for_a_refused_request_is_let_go_of() {
     assert_eq!(bench.admitted(10, there).await, 3);
 }
 
+/// What is held of a share is given back to the share.
+#[tokio::test]
+async fn what_is_held_here_is_settled_by_the_share_it_was_held_by() {
+    for algorithm in ALGORITHMS {
+        let bench = Bench::new(2);
+        let alice = take("r", "alice", algorithm, 10);
+        bench.lose(&["r"]);
+        let act = async |cost, action| {
+            let op = Operation { take: Take { cost, ..alice }, action };
+            let deadline = Deadline::after(Instant::now(), Duration::from_secs(1));
+            bench.store.apply(&[Group::from_elem(op, 1)], deadline).await.remove(0)[0]
+        };
+        let id = HoldId([7, 7]);
+        let held = act(5, Action::Hold { id, ttl: Span::from_secs(60) }).await;
+        assert!(held.verdict().unwrap().allowed, "{algorithm:?}: all of its half");
+        assert!(!act(1, Action::Take).await.verdict().unwrap().allowed, "{algorithm:?}");
+        let settle = Operation { take: Take { cost: 1, ..alice }, action: Action::Settle { id } };
+        assert!(matches!(bench.store.settle_alone(&settle), Some(Outcome::Local(said)) if said.allowed));
+        assert_eq!(bench.store.settle_alone(&settle), None, "{algorithm:?}: once");
+        assert_eq!(bench.admitted(10, alice).await, 4, "{algorithm:?}");
+        bench.lose(&[]);
+        let told = bench.apply(&[Take { cost: 0, ..alice }]).await[0];
+        assert_eq!(told.verdict().unwrap().remaining, 5, "{algorithm:?}: five are known there");
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_was_never_reached_is_stood_in_for() {
     let bench = Bench::new(2);

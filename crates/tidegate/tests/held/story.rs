@@ -153,7 +153,7 @@ pub(crate) async fn many_balance(limiter: Limiter, rounds: u64) {
                 let Some(held) = ask(&limiter, &somebody()).await.take_held() else { continue };
                 tokio::task::yield_now().await;
                 let said = (caller + round) % 3;
-                if (caller + round) % 5 == 0 {
+                if (caller + round).is_multiple_of(5) {
                     assert!(limiter.settle(&held.unanswered()).await);
                 } else {
                     assert!(tell(&limiter, held, 200, Some(&said.to_string())).await);
