@@ -166,12 +166,14 @@ impl<'p> Errand<'p> {
                 },
             }
         };
-        answered.map_err(|error| match self.source.as_ref().and_then(|source| source.broken()) {
-            Some(broken) => Stopped::Client(broken),
-            None if error.is_connect() => Stopped::Server(Failure::Connect),
+        answered.map_err(|error| match Failure::of(&error) {
+            Some(failure) => {
+                tracing::debug!(%error, source = error.source(), "a server failed");
+                Stopped::Server(failure)
+            }
             None => {
-                tracing::debug!(%error, source = error.source(), "a server broke off");
-                Stopped::Server(Failure::Reset)
+                let broken = self.source.as_ref().and_then(|source| source.broken());
+                Stopped::Client(broken.unwrap_or(Broken::Gone))
             }
         })
     }
