@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 9] = [
+const BENCHES: [(&str, &str); 10] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
@@ -15,6 +15,7 @@ const BENCHES: [(&str, &str); 9] = [
     ("failure", "tidegate-server"),
     ("redis", "tidegate-redis"),
     ("calls", "tidegate-cluster"),
+    ("gateway", "tidegate-cli"),
     ("simulate", "tidegate-cli"),
 ];
 

@@ -12,9 +12,11 @@ mod tests;
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use http::header::{FORWARDED, HeaderName};
 use http::{HeaderMap, HeaderValue};
+use parking_lot::Mutex;
 use tidegate_core::request::canonical_ip;
 use tidegate_server::forwarded::TrustedProxies;
 
@@ -52,6 +54,40 @@ enum Owner {
     Proxy,
     /// Everybody's own: credentials. But only the spelling that was looked at.
     Client,
+}
+
+/// What is said about a connection again and again, written once.
+#[derive(Debug, Default)]
+pub(crate) struct Sayings {
+    address: OnceLock<Option<HeaderValue>>,
+    /// The last host that was asked for, and `Forwarded` for it.
+    hop: Mutex<Option<(Option<HeaderValue>, HeaderValue)>>,
+}
+
+impl Sayings {
+    fn address(&self, ip: IpAddr) -> Option<HeaderValue> {
+        self.address.get_or_init(|| HeaderValue::try_from(ip.to_string()).ok()).clone()
+    }
+
+    /// What `Forwarded` has to say about the connection itself.
+    fn hop(&self, hop: &Element<'_>) -> Option<HeaderValue> {
+        let mut last = self.hop.lock();
+        if let Some((host, said)) = &*last
+            && host.as_ref() == hop.host
+        {
+            return Some(said.clone());
+        }
+        let said = HeaderValue::try_from(hop.to_string()).ok()?;
+        *last = Some((hop.host.cloned(), said.clone()));
+        Some(said)
+    }
+}
+
+/// Others have nothing to say yet.
+impl Clone for Sayings {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// Tells back ends who asks.
@@ -107,20 +143,33 @@ impl Forwarding {
 
         let scheme = if peer.tls { "https" } else { "http" };
         let hop = Element { sender: ip, host, scheme: Some(scheme) };
-        let way = self.way(trusted, who.ip, &hop, headers);
-        set(headers, FORWARDED_FOR, list(trusted, who.ip, ip, headers));
-        set(headers, FORWARDED, way);
-        set(headers, REAL_IP, HeaderValue::try_from(who.ip.to_string()).ok());
-        if !headers.contains_key(PROTO) {
+        let is_first =
+            who.ip == ip && !headers.contains_key(FORWARDED) && !headers.contains_key(FORWARDED_FOR);
+        if is_first {
+            // Nobody was before, so there is nothing to say but what was said about this connection already.
+            let address = peer.sayings.address(ip);
+            set(headers, FORWARDED_FOR, address.clone());
+            set(headers, FORWARDED, peer.sayings.hop(&hop));
+            set(headers, REAL_IP, address);
+        } else {
+            let way = self.way(trusted, who.ip, &hop, headers);
+            set(headers, FORWARDED_FOR, list(trusted, who.ip, ip, headers));
+            set(headers, FORWARDED, way);
+            set(headers, REAL_IP, HeaderValue::try_from(who.ip.to_string()).ok());
+        }
+        if !trusted || !headers.contains_key(PROTO) {
             set(headers, PROTO, Some(HeaderValue::from_static(scheme)));
         }
-        if !headers.contains_key(HOST) {
+        if !trusted || !headers.contains_key(HOST) {
             set(headers, HOST, host.cloned());
         }
 
+        // Whatever was there under these names is gone already.
         let tier = self.tier.as_ref().map(|name| (name, &who.tier));
         for (name, text) in [(&self.user, &who.user), (&self.tenant, &who.tenant)].into_iter().chain(tier) {
-            set(headers, name.clone(), text.as_ref().and_then(value));
+            if let Some(value) = text.as_ref().and_then(value) {
+                set(headers, name.clone(), Some(value));
+            }
         }
     }
 

@@ -12,14 +12,57 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 /// The most headers that one may name as belonging to its connection.
 const MOST_NAMED: usize = 32;
 
+/// Headers that are about one connection, or that a gateway has to look at, which it therefore does once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hop {
+    Connection,
+    /// Belongs to the connection, whatever it says.
+    Always,
+    Upgrade,
+    Te,
+    /// Is said to the gateway and to nobody else.
+    Ours,
+    Cookie,
+}
+
+impl Hop {
+    /// As one bit of many.
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// What a name in lower case is, if it is any.
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "connection" => Some(Self::Connection),
+            "keep-alive" | "proxy-connection" | "http2-settings" | "proxy-authenticate"
+            | "transfer-encoding" => Some(Self::Always),
+            "upgrade" => Some(Self::Upgrade),
+            "te" => Some(Self::Te),
+            "expect" | "proxy-authorization" => Some(Self::Ours),
+            "cookie" => Some(Self::Cookie),
+            _ => None,
+        }
+    }
+
+    /// Those that there are. Most messages have none, and that is all that is to be done about them.
+    fn present(headers: &HeaderMap) -> u8 {
+        headers.keys().filter_map(|name| Self::of(name.as_str())).fold(0, |all, hop| all | hop.bit())
+    }
+}
+
 /// Removes what belongs to the connection a message came by, and says what protocol both ends were to switch to, if that
 /// was asked for.
 ///
 /// What `Connection` names is removed too: it is its sender's to name. What the gateway says itself is added only after this, so
 /// that nobody can have that removed.
 pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    strip_present(headers, Hop::present(headers))
+}
+
+fn strip_present(headers: &mut HeaderMap, present: u8) -> Option<HeaderValue> {
     let mut upgrade = None;
-    if headers.contains_key(CONNECTION) {
+    if present & Hop::Connection.bit() != 0 {
         let named = named(headers);
         if named.contains(&UPGRADE) {
             upgrade = headers.get(UPGRADE).cloned();
@@ -29,25 +72,35 @@ pub(crate) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
         }
         headers.remove(CONNECTION);
     }
-    for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, PROXY_AUTHENTICATE, TRANSFER_ENCODING, UPGRADE]
-    {
-        headers.remove(name);
+    if present & Hop::Upgrade.bit() != 0 {
+        headers.remove(UPGRADE);
+    }
+    if present & Hop::Always.bit() != 0 {
+        for name in [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS, PROXY_AUTHENTICATE, TRANSFER_ENCODING] {
+            headers.remove(name);
+        }
     }
     upgrade
 }
 
 /// The same for a request, of which the back end must also not hear what only the gateway is asked for.
 pub(crate) fn strip_request(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    let upgrade = strip(headers);
-    headers.remove(PROXY_AUTHORIZATION);
-    // Whoever waits for a sign to go on gets it from us, once the back end takes the body.
-    headers.remove(EXPECT);
-    if let Some(value) = headers.remove(TE)
+    let present = Hop::present(headers);
+    let upgrade = strip_present(headers, present);
+    if present & Hop::Ours.bit() != 0 {
+        headers.remove(PROXY_AUTHORIZATION);
+        // Whoever waits for a sign to go on gets it from us, once the back end takes the body.
+        headers.remove(EXPECT);
+    }
+    if present & Hop::Te.bit() != 0
+        && let Some(value) = headers.remove(TE)
         && value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains("trailers"))
     {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    join_cookies(headers);
+    if present & Hop::Cookie.bit() != 0 {
+        join_cookies(headers);
+    }
     upgrade
 }
 
@@ -66,8 +119,11 @@ fn join_cookies(headers: &mut HeaderMap) {
 /// The headers that `Connection` names.
 fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     let lines = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let names = lines.flat_map(|line| line.split(',')).filter_map(|name| name.trim().parse().ok());
-    names.take(MOST_NAMED).collect()
+    let names = lines.flat_map(|line| line.split(',')).map(str::trim);
+    // What most connections say, which names nothing.
+    let names =
+        names.filter(|name| !["keep-alive", "close"].iter().any(|usual| usual.eq_ignore_ascii_case(name)));
+    names.filter_map(|name| name.parse().ok()).take(MOST_NAMED).collect()
 }
 
 #[cfg(test)]
@@ -98,7 +154,7 @@ mod tests {
             ("connection", "keep-alive, X-Mine"),
             ("connection", "host, \u{7f}, te"),
             ("x-mine", "1"),
-            ("keep-alive", "5"),
+            ("keep-alive", "timeout=5"),
             ("transfer-encoding", "chunked"),
             ("te", "gzip, Trailers"),
             ("expect", "100-continue"),

@@ -59,7 +59,7 @@ impl Proxy {
         let Connected { ip, tls, certificate } = from;
         // One that cannot be read names nobody.
         let certificate = certificate.and_then(|shown| ClientName::from_der(&shown).ok()).map(Arc::new);
-        let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { ip, tls, certificate }));
+        let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { tls, certificate, ..Peer::plain(ip) }));
         move |request| {
             let (proxy, peer) = (Arc::clone(&proxy), Arc::clone(&peer));
             Box::pin(async move { proxy.answer(&peer, request).await })

@@ -122,6 +122,12 @@ impl ReverseProxy {
         self.folder.path()
     }
 
+    /// The id of its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// Whether it has not ended.
     #[must_use]
     pub fn is_running(&self) -> bool {

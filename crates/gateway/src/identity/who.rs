@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use tidegate_core::Request;
 
 use super::certificate::ClientName;
+use crate::forwarded::Sayings;
 
 /// The longest name of a user, tenant or tier, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
@@ -23,12 +24,14 @@ pub struct Peer {
     pub certificate: Option<Arc<ClientName>>,
     /// Whether the connection is encrypted.
     pub tls: bool,
+    /// What back ends are told about it again and again.
+    pub(crate) sayings: Sayings,
 }
 
 impl Peer {
     /// Somebody at `ip` of whom nothing else is known.
     pub fn plain(ip: IpAddr) -> Self {
-        Self { ip, certificate: None, tls: false }
+        Self { ip, certificate: None, tls: false, sayings: Sayings::default() }
     }
 }
 
