@@ -174,7 +174,7 @@ fn gateway(
         let log = process.log();
         Some((place(&log, "gateway")?, place(&log, "admin")?))
     });
-    let (address, admin) = places.unwrap_or_else(|| panic!("{}", process.log_tail()));
+    let (address, admin) = places.expect("it says where it is");
     (process, address, admin)
 }
 

@@ -202,7 +202,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_KEYS", help_heading = "Limits")]
     pub(crate) max_keys: Option<usize>,
 
-    /// Which rate limit headers answers carry: x-ratelimit, ietf or both [default: x-ratelimit]
+    /// Which rate limit headers answers carry: x-ratelimit, ietf or x-ratelimit,ietf [default: x-ratelimit]
     #[arg(long, value_name = "STYLES", env = "TIDEGATE_HEADERS", help_heading = "Answers")]
     pub(crate) headers: Option<List<HeaderStyle>>,
 

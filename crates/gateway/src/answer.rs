@@ -58,6 +58,12 @@ impl<'a> Own<'a> {
         }
     }
 
+    /// With these headers besides.
+    pub(crate) fn with(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
     /// With the methods that would do.
     pub(crate) fn allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(ALLOW, HeaderValue::from_static(methods));

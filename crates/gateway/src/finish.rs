@@ -16,6 +16,18 @@ use crate::proxy::outcome;
 use crate::routes::Route;
 use crate::upstream::Ticket;
 
+/// The status in the log of a request that nobody waited for.
+const CLIENT_CLOSED: u16 = 499;
+
+const CLIENT_GONE: &str = "client_gone";
+
+/// The most of a path or host that goes into the log.
+const MAX_LOGGED_BYTES: usize = 2_048;
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_LOGGED_BYTES)]
+}
+
 /// Held by the body of an answer: the server counts as busy until then, and the access log hears of it.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
@@ -49,6 +61,7 @@ pub(crate) struct Record {
     pub(crate) limiter: Duration,
     pub(crate) waited: Duration,
     pub(crate) answered: Option<Duration>,
+    sent: u64,
     pub(crate) error: Option<&'static str>,
 }
 
@@ -88,9 +101,24 @@ impl Finish {
 
 impl Drop for Finish {
     fn drop(&mut self) {
-        if let Some(record) = self.record.take() {
-            record.write(self.sent, self.ended);
+        if let Some(mut record) = self.record.take() {
+            // An answer without a body ends where it begins.
+            if !self.ended && self.sent > 0 {
+                record.error.get_or_insert(CLIENT_GONE);
+            }
+            record.sent = self.sent;
         }
+    }
+}
+
+/// Whatever becomes of a request, there is a line about it.
+impl Drop for Record {
+    fn drop(&mut self) {
+        if self.status == 0 {
+            // Nobody was there any more to be answered.
+            (self.status, self.error) = (CLIENT_CLOSED, Some(CLIENT_GONE));
+        }
+        self.write();
     }
 }
 
@@ -103,10 +131,10 @@ impl Record {
         peer: &Peer,
         head: &Parts,
     ) -> Box<Self> {
-        let host =
-            head.uri.host().map(Into::into).or_else(|| {
-                head.headers.get(HOST).map(|host| String::from_utf8_lossy(host.as_bytes()).into())
-            });
+        let host = head.uri.authority().map(|host| shortened(host.as_str()).into()).or_else(|| {
+            let host = head.headers.get(HOST)?;
+            Some(shortened(&String::from_utf8_lossy(host.as_bytes())).into())
+        });
         Box::new(Self {
             log: Arc::clone(log),
             arrived,
@@ -115,7 +143,7 @@ impl Record {
             method: head.method.clone(),
             host: host.unwrap_or_default(),
             // Queries have secrets in them.
-            path: head.uri.path().into(),
+            path: shortened(head.uri.path()).into(),
             version: head.version,
             user: None,
             tenant: None,
@@ -130,6 +158,7 @@ impl Record {
             limiter: Duration::ZERO,
             waited: Duration::ZERO,
             answered: None,
+            sent: 0,
             error: None,
         })
     }
@@ -151,12 +180,10 @@ impl Record {
         (self.limiter, self.waited) = (took.saturating_sub(waited), waited);
     }
 
-    fn write(&self, sent: u64, ended: bool) {
+    fn write(&self) {
         let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
         let at = i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX);
         let at = jiff::Timestamp::from_millisecond(at).unwrap_or(jiff::Timestamp::MAX);
-        // An answer without a body ends where it begins.
-        let gone = (!ended && sent > 0).then_some("client_gone");
         self.log.write(&Line {
             time: &at.to_string(),
             client: self.client,
@@ -178,12 +205,12 @@ impl Record {
             upstream: self.upstream.as_deref(),
             attempts: self.attempts,
             bytes_in: self.body.as_ref().map_or(0, |body| body.sent()),
-            bytes_out: sent,
+            bytes_out: self.sent,
             total_ms: millis(self.arrived.elapsed()),
             limiter_ms: millis(self.limiter),
             waited_ms: millis(self.waited),
             upstream_ms: self.answered.map(millis),
-            error: self.error.or(gone),
+            error: self.error,
         });
     }
 }

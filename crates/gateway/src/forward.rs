@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -53,7 +53,12 @@ impl<'p> Errand<'p> {
     ) -> Result<Response<Answer>, Own<'p>> {
         let client = self.prepare(peer, who);
         let started = Instant::now();
-        let Answered { response, mut ticket } = self.send(record).await?;
+        let sent = self.send(record).await;
+        // It was counted, whatever became of it.
+        let Answered { response, mut ticket } = match sent {
+            Ok(answered) => answered,
+            Err(own) => return Err(own.with(limits)),
+        };
         let took = started.elapsed();
         self.proxy.metrics.upstream.observe(took);
         holding.answered(response.status().as_u16(), response.headers());
@@ -95,10 +100,10 @@ impl<'p> Errand<'p> {
         let mut left = self.route.retries();
         let mut last = None;
         loop {
-            let Some(mut ticket) = self.pick(&tried, last) else {
-                self.proxy.metrics.failed(None);
-                return Err(failed(last));
-            };
+            let Some(mut ticket) = self.pick(&tried, last) else { return Err(failed(last)) };
+            if !tried.is_empty() {
+                self.proxy.metrics.retries.fetch_add(1, Ordering::Relaxed);
+            }
             if let Some(record) = record {
                 record.attempts += 1;
                 record.upstream = Some(ticket.origin().to_string().into());
@@ -110,14 +115,13 @@ impl<'p> Errand<'p> {
                 Err(Stopped::Server(failure)) => failure,
             };
             ticket.failed(failure, Instant::now());
-            self.proxy.metrics.failed(Some(failure));
+            self.proxy.metrics.failed(failure);
             if left == 0 || !self.may_go_again(failure) {
                 return Err(failed(Some(failure)));
             }
             left -= 1;
             tried.push(ticket.id());
             last = Some(failure);
-            self.proxy.metrics.retries.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -209,7 +213,7 @@ impl<'p> Errand<'p> {
         let (mut head, body) = response.into_parts();
         let protocol = hop::strip(&mut head.headers);
         head.version = Version::default();
-        head.headers.extend(limits);
+        tell(limits, &mut head.headers);
         let idle = self.route.group().settings().idle_timeout;
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Response::from_parts(head, Answer::passed(body, idle, finish));
@@ -227,6 +231,22 @@ impl<'p> Errand<'p> {
         tokio::spawn(Tunnel { client, server, idle, phase, open, finish }.carry());
         Response::from_parts(head, Answer::Own(Default::default(), None))
     }
+}
+
+/// Tells the client about limits. Whatever the back end says about its own would be a second truth.
+fn tell(limits: HeaderMap, headers: &mut HeaderMap) {
+    if limits.is_empty() {
+        return;
+    }
+    let others: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-ratelimit-") || name.as_str().starts_with("ratelimit"))
+        .cloned()
+        .collect();
+    for name in others {
+        headers.remove(name);
+    }
+    headers.extend(limits);
 }
 
 /// Why there is no answer.

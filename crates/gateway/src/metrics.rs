@@ -19,10 +19,10 @@ use crate::routes::LiveRoutes;
 use crate::upstream::{Failure, Group, ServerStatus};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-const FAILURES: [&str; 4] = ["connect", "reset", "timeout", "none_left"];
+const FAILURES: [&str; 3] = ["connect", "reset", "timeout"];
 
 /// What the gateway counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
     answers: [AtomicU64; CLASSES.len()],
     failures: [AtomicU64; FAILURES.len()],
@@ -31,6 +31,18 @@ pub(crate) struct Metrics {
     pub(crate) upstream: Histogram,
     /// Connections that are not HTTP any more.
     pub(crate) tunnels: Arc<AtomicUsize>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            answers: Default::default(),
+            failures: Default::default(),
+            retries: AtomicU64::new(0),
+            upstream: Histogram::slow(),
+            tunnels: Arc::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -42,14 +54,13 @@ impl Metrics {
         }
     }
 
-    /// A server failed, or there was none to ask.
-    pub(crate) fn failed(&self, failure: Option<Failure>) {
+    /// A server failed.
+    pub(crate) fn failed(&self, failure: Failure) {
         let index = match failure {
-            Some(Failure::Connect) => 0,
-            Some(Failure::Reset) => 1,
-            Some(Failure::Timeout) => 2,
-            Some(Failure::Status(_)) => return,
-            None => 3,
+            Failure::Connect => 0,
+            Failure::Reset => 1,
+            Failure::Timeout => 2,
+            Failure::Status(_) => return,
         };
         self.failures[index].fetch_add(1, Ordering::Relaxed);
     }
@@ -74,7 +85,7 @@ impl Shown for Display {
             let mut one = family.encode_family(&labels)?;
             one.encode_counter::<NoLabelSet, _, u64>(&count.load(Ordering::Relaxed), None)?;
         }
-        let help = "Attempts at servers that failed, by how; none_left: there was no server left to try";
+        let help = "Attempts at servers that failed, by how";
         let mut family =
             encoder.encode_descriptor("gateway_upstream_failures", help, None, MetricType::Counter)?;
         for (kind, count) in FAILURES.iter().zip(&metrics.failures) {

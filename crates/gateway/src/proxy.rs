@@ -73,12 +73,16 @@ impl Proxy {
             self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
         // How to say something, should there be something to say after the head has been sent on.
         let wants = wants(&head.headers);
-        let answer = match self.pass(peer, head, body, arrived, &mut record).await {
-            Ok(answer) => answer,
-            Err(own) => self.say(own, &wants, record),
-        };
-        self.metrics.count(answer.status());
-        answer
+        match self.pass(peer, head, body, arrived, &mut record).await {
+            Ok(answer) => {
+                self.metrics.count(answer.status());
+                answer
+            }
+            Err(own) => {
+                self.metrics.count(own.status);
+                self.say(own, &wants, record)
+            }
+        }
     }
 
     /// Says something itself instead of passing on an answer.

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets in nanoseconds, from 1 µs to 100 ms.
-const BOUNDS: [u64; 16] = [
+/// The upper bounds of the buckets in nanoseconds, from 1 µs to 100 ms: for decisions.
+static FAST: [u64; BOUNDS] = [
     1_000,
     2_500,
     5_000,
@@ -24,20 +24,51 @@ const BOUNDS: [u64; 16] = [
     100_000_000,
 ];
 
+/// From 100 µs to a minute: for what others do.
+static SLOW: [u64; BOUNDS] = [
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    10_000_000_000,
+    60_000_000_000,
+];
+
+/// How many bounds there are.
+const BOUNDS: usize = 16;
+
 /// Enough that the threads of a server seldom share one.
 const SHARDS: usize = 16;
 
 /// A histogram without a lock: every thread counts in a part of its own, and reading adds them up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Histogram {
+    bounds: &'static [u64; BOUNDS],
     shards: [Shard; SHARDS],
+}
+
+/// From 1 µs to 100 ms.
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { bounds: &FAST, shards: Default::default() }
+    }
 }
 
 /// On cache lines of its own, so that two threads never wait for each other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    counts: [AtomicU64; BOUNDS.len() + 1],
+    counts: [AtomicU64; BOUNDS + 1],
     sum: AtomicU64,
 }
 
@@ -53,10 +84,15 @@ pub struct Observed {
 }
 
 impl Histogram {
+    /// From 100 µs to a minute, for what takes longer than a decision.
+    pub fn slow() -> Self {
+        Self { bounds: &SLOW, shards: Default::default() }
+    }
+
     /// Counts something that took this long.
     pub fn observe(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS.len());
+        let bucket = self.bounds.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS);
         let shard = &self.shards[thread_number() % SHARDS];
         shard.counts[bucket].fetch_add(1, Ordering::Relaxed);
         shard.sum.fetch_add(nanos, Ordering::Relaxed);
@@ -67,8 +103,8 @@ impl Histogram {
         let count = |bucket: usize| -> u64 {
             self.shards.iter().map(|shard| shard.counts[bucket].load(Ordering::Relaxed)).sum()
         };
-        let bounds = BOUNDS.into_iter().map(seconds).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip((0..=BOUNDS.len()).map(count)).collect();
+        let bounds = self.bounds.iter().copied().map(seconds).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip((0..=BOUNDS).map(count)).collect();
         let sum =
             self.shards.iter().map(|shard| shard.sum.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
         let count = buckets.iter().map(|(_, count)| count).sum();

@@ -1,6 +1,7 @@
 //! A gateway for a test, in this process, on free ports, gone with its handle.
 
 #![allow(dead_code, reason = "not every test binary uses all of it")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot have its gateway has failed")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
