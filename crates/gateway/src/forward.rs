@@ -80,7 +80,8 @@ impl<'p> Errand<'p> {
         headers.remove(HOST);
         let can_switch = self.route.group().settings().protocol == Protocol::Http1;
         let client = self.head.extensions.remove::<OnUpgrade>();
-        let switching = upgrade.filter(|_| can_switch && self.head.version == Version::HTTP_11).zip(client);
+        let may = self.head.version == Version::HTTP_11 && self.head.method == Method::GET;
+        let switching = upgrade.filter(|_| can_switch && may).zip(client);
         switching.map(|(protocol, client)| {
             let headers = &mut self.head.headers;
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod crowding;
 mod frames;
 mod hostile;
 mod slow;
