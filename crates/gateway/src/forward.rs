@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
@@ -149,6 +149,11 @@ impl<'p> Errand<'p> {
                 }
             };
             request.headers_mut().insert(HOST, host);
+            // Nobody expects bodies on these, so that those without a length would be left out unless this is said.
+            let rare = [Method::GET, Method::HEAD].contains(request.method());
+            if rare && request.body().size_hint().exact().is_none() {
+                request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
         }
         Some(request)
     }

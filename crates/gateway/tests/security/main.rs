@@ -6,9 +6,12 @@
 mod support;
 
 mod crowding;
+mod downgrade;
 mod frames;
 mod hostile;
+mod paths;
 mod slow;
+mod smuggling;
 mod stalled;
 mod tunnels;
 mod wire;
