@@ -40,7 +40,7 @@ pub(crate) struct Proxy {
     pub(crate) node: Arc<Node>,
     pub(crate) routes: Arc<LiveRoutes>,
     pub(crate) identify: Arc<Identify>,
-    pub(crate) forwarding: Forwarding,
+    pub(crate) forwarding: Arc<Forwarding>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Option<Arc<AccessLog>>,
     pub(crate) format: RefusalFormat,
@@ -126,7 +126,7 @@ impl Proxy {
         let host = target.host_value();
         // The key has done its duty, and what is borrowed from the head cannot go along with it.
         let who = Who { api_key: None, ..who }.into_static();
-        let source = Source::new(body, self.body_timeout, self.max_body_bytes);
+        let source = Source::new(body, self.body_timeout, self.max_body_bytes, &self.forwarding);
         if let Some(record) = record {
             record.body.clone_from(&source);
         }

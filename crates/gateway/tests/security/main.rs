@@ -8,6 +8,7 @@ mod support;
 mod crowding;
 mod downgrade;
 mod frames;
+mod headers;
 mod hostile;
 mod paths;
 mod slow;
