@@ -5,12 +5,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod crowding;
 mod downgrade;
+mod floods;
 mod frames;
 mod headers;
 mod hostile;
+mod mutations;
 mod paths;
+mod refusals;
+mod sizes;
 mod slow;
 mod smuggling;
 mod stalled;
