@@ -2,6 +2,8 @@
 //!
 //! A request that can be understood in two ways is refused: whoever is behind the gateway might choose the other.
 
+use std::borrow::Cow;
+
 use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
@@ -63,6 +65,14 @@ impl<'h> Target<'h> {
             Host::Authority(authority) => authority.host(),
             Host::Header(_, authority) => authority.host(),
         })
+    }
+
+    /// The same in the one spelling that rules get to see: in lower case, without the dot that may be at its end.
+    pub(crate) fn plain_host(&self) -> Option<Cow<'_, str>> {
+        let host = self.host()?;
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let is_lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+        Some(if is_lower { Cow::Borrowed(host) } else { Cow::Owned(host.to_ascii_lowercase()) })
     }
 
     /// The host as the back end is to be told.

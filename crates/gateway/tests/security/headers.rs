@@ -215,3 +215,33 @@ async fn the_method_that_was_decided_on_is_the_method() {
     }
     assert_eq!(backend.requests(), 0);
 }
+
+/// A rule for a host holds however the host is spelled, and wherever it is named.
+#[tokio::test]
+async fn a_rule_for_a_host_cannot_be_walked_around() {
+    let backend = Backend::start();
+    let rules = "rules:\n  - {rule_id: no, identifier_type: global, limit: 0, window: 1h, \
+                 match: {required_headers: {Host: admin.example}}}\n";
+    let gateway = Setup::to(&[backend.address()]).rules(rules).start().await;
+    for (target, host) in [
+        ("/", "admin.example"),
+        ("/", "ADMIN.example"),
+        ("/", "admin.example."),
+        ("/", "admin.example:80"),
+        ("http://admin.example/", "other.example"),
+        ("http://Admin.example.:80/", "other.example"),
+    ] {
+        let answer = ask(gateway.at.listen, format!("GET {target} HTTP/1.1\r\nhost: {host}\r\n\r\n")).await;
+        assert_eq!(answer.unwrap().status, 429, "{target} {host}");
+    }
+    let mut fields = fields("GET", "/", &[]);
+    fields[2].1 = b"admin.example";
+    let mut duplex = Duplex::to(gateway.at.listen, &[]).await;
+    duplex.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&fields))).await;
+    let outcome = duplex.outcome(1).await;
+    assert!(!matches!(outcome, Outcome::Answered(Some(200), _)), "{outcome:?}");
+    assert_eq!(backend.requests(), 0);
+    // The request line has the last word.
+    let other = "GET http://other.example/ HTTP/1.1\r\nhost: admin.example\r\n\r\n";
+    assert_eq!(ask(gateway.at.listen, other).await.unwrap().status, 200);
+}
