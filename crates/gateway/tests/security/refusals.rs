@@ -1,6 +1,7 @@
 //! Whatever is turned back costs the back end nothing, not even a connection.
 
 use tidegate_gateway::GatewayConfig;
+use tidegate_testkit::Backend;
 
 use crate::frames::{Duplex, Outcome, request};
 use crate::hostile::{Hostile, Then};
@@ -59,4 +60,23 @@ async fn a_refusal_does_not_wait_for_the_body() {
     assert_eq!(wire.answer().await.unwrap().status, 429);
     assert!(wire.answer().await.is_none(), "the rest of the body is no request");
     assert_eq!(hostile.connections(), 0);
+}
+
+/// Requests that come at once are counted one by one.
+#[tokio::test]
+async fn no_request_hides_behind_another() {
+    let backend = Backend::start();
+    let rules = "rules:\n  - {rule_id: few, identifier_type: ip_address, algorithm: fixed_window, limit: 3, window: 1h}\n";
+    let gateway = Setup::to(&[backend.address()]).rules(rules).start().await;
+    let mut wire = Wire::to(gateway.at.listen).await;
+    wire.send(get("/at/once").repeat(10)).await;
+    for turn in 0..10 {
+        let status = wire.answer().await.unwrap().status;
+        assert_eq!(status, if turn < 3 { 200 } else { 429 });
+    }
+    let mut duplex = Duplex::to(gateway.at.listen, &[]).await;
+    let all: Vec<u8> = (0..10).flat_map(|stream| request(2 * stream + 1, "/at/once")).collect();
+    duplex.send(&all).await;
+    assert!(matches!(duplex.outcome(19).await, Outcome::Answered(None, _)));
+    assert_eq!(backend.requests(), 3);
 }
