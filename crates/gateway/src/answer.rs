@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -67,6 +67,12 @@ impl<'a> Own<'a> {
     /// With the methods that would do.
     pub(crate) fn allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(ALLOW, HeaderValue::from_static(methods));
+        self
+    }
+
+    /// With nothing to come after it on its connection.
+    pub(crate) fn close(mut self) -> Self {
+        self.headers.insert(CONNECTION, HeaderValue::from_static("close"));
         self
     }
 

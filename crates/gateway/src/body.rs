@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::finish::Finish;
+use crate::forwarded::Forwarding;
 
 /// Why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +91,8 @@ pub(crate) struct Source {
     patience: Duration,
     /// The most bytes it may have.
     most: u64,
+    /// What may not be at its end.
+    forwarding: Arc<Forwarding>,
     sent: AtomicU64,
     /// Which of the ways to break it took, counted from one; 0: none.
     broken: AtomicU8,
@@ -97,7 +100,12 @@ pub(crate) struct Source {
 
 impl Source {
     /// `None` if there is no body.
-    pub(crate) fn new(body: Incoming, patience: Duration, most: Option<u64>) -> Option<Arc<Self>> {
+    pub(crate) fn new(
+        body: Incoming,
+        patience: Duration,
+        most: Option<u64>,
+        forwarding: &Arc<Forwarding>,
+    ) -> Option<Arc<Self>> {
         if body.is_end_stream() {
             return None;
         }
@@ -105,6 +113,7 @@ impl Source {
             body: Mutex::new(Some(body)),
             patience,
             most: most.unwrap_or(u64::MAX),
+            forwarding: Arc::clone(forwarding),
             sent: AtomicU64::new(0),
             broken: AtomicU8::new(0),
         }))
@@ -152,7 +161,10 @@ impl Streaming {
         };
         open.poll_frame(cx).map(|frame| {
             Some(match frame? {
-                Ok(frame) => {
+                Ok(mut frame) => {
+                    if let Some(trailers) = frame.trailers_mut() {
+                        source.forwarding.strip_trailers(trailers);
+                    }
                     let bytes = frame.data_ref().map_or(0, |data| data.remaining() as u64);
                     let sent = source.sent.fetch_add(bytes, Ordering::Relaxed) + bytes;
                     if sent > source.most { Err(source.breaks(Broken::TooLarge)) } else { Ok(frame) }

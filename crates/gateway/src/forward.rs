@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
@@ -85,7 +85,8 @@ impl<'p> Errand<'p> {
         headers.remove(HOST);
         let can_switch = self.route.group().settings().protocol == Protocol::Http1;
         let client = self.head.extensions.remove::<OnUpgrade>();
-        let switching = upgrade.filter(|_| can_switch && self.head.version == Version::HTTP_11).zip(client);
+        let may = self.head.version == Version::HTTP_11 && self.head.method == Method::GET;
+        let switching = upgrade.filter(|_| can_switch && may).zip(client);
         switching.map(|(protocol, client)| {
             let headers = &mut self.head.headers;
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -152,6 +153,11 @@ impl<'p> Errand<'p> {
                 }
             };
             request.headers_mut().insert(HOST, host);
+            // Nobody expects bodies on these, so that those without a length would be left out unless this is said.
+            let rare = [Method::GET, Method::HEAD].contains(request.method());
+            if rare && request.body().size_hint().exact().is_none() {
+                request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
         }
         Some(request)
     }

@@ -45,6 +45,12 @@ const PROXY_NAMES: [&str; 8] = [
 /// Names by which a back end would take the request for one of another method than was decided on.
 const METHOD_NAMES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
+/// To programs behind CGI it names the proxy that they are to use.
+const CGI_NAMES: [&str; 1] = ["proxy"];
+
+/// Names that say where a request ends and whom it is for.
+const MESSAGE_NAMES: [&str; 3] = ["host", "content-length", "transfer-encoding"];
+
 /// Whose word on a header counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
@@ -52,7 +58,7 @@ enum Owner {
     Ours,
     /// A trusted proxy's.
     Proxy,
-    /// Everybody's own: credentials. But only the spelling that was looked at.
+    /// Everybody's own: credentials, and what makes a message one. But only the spelling that was looked at.
     Client,
 }
 
@@ -107,10 +113,11 @@ impl Forwarding {
     pub(crate) fn new(identify: &Identify) -> Self {
         let headers = identify.headers();
         let ours = [Some(&headers.user), Some(&headers.tenant), headers.tier.as_ref()];
-        let ours = ours.into_iter().flatten().cloned().chain(METHOD_NAMES.map(HeaderName::from_static));
+        let ours = ours.into_iter().flatten().cloned();
+        let ours = ours.chain(METHOD_NAMES.into_iter().chain(CGI_NAMES).map(HeaderName::from_static));
         let proxy = identify.request_id_header().cloned().into_iter();
         let proxy = proxy.chain(PROXY_NAMES.map(HeaderName::from_static));
-        let client = identify.credential_headers().cloned();
+        let client = identify.credential_headers().cloned().chain(MESSAGE_NAMES.map(HeaderName::from_static));
         let names: Vec<(HeaderName, Owner)> = ours
             .map(|name| (name, Owner::Ours))
             .chain(proxy.map(|name| (name, Owner::Proxy)))
@@ -174,11 +181,14 @@ impl Forwarding {
     }
 
     fn remove(&self, trusted: bool, headers: &mut HeaderMap) {
-        let removed: Vec<HeaderName> =
-            headers.keys().filter(|name| !self.keeps(trusted, name.as_str())).cloned().collect();
-        for name in removed {
-            headers.remove(name);
-        }
+        remove_if(headers, |name| !self.keeps(trusted, name));
+    }
+
+    /// Removes from what comes after a request's body all that would have been looked at before it: to some back ends these are
+    /// headers like any other.
+    pub(crate) fn strip_trailers(&self, trailers: &mut HeaderMap) {
+        let known = |name: &str| self.names.iter().any(|(known, _)| is_like(name, known.as_str()));
+        remove_if(trailers, |name| known(name) || !self.keeps(false, name));
     }
 
     /// Whether `peer` is to be believed about the header `name`, which is in lower case.
@@ -237,6 +247,14 @@ impl Forwarding {
         }
         push(&mut way, hop.to_string().as_bytes());
         HeaderValue::from_bytes(&way).ok()
+    }
+}
+
+fn remove_if(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
+    let removed: Vec<HeaderName> =
+        headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
+    for name in removed {
+        headers.remove(name);
     }
 }
 

@@ -102,7 +102,7 @@ impl Gateway {
         let proxy = Arc::new(Proxy {
             node: Arc::clone(base.node()),
             routes: Arc::new(routes),
-            forwarding: Forwarding::new(&identify),
+            forwarding: Arc::new(Forwarding::new(&identify)),
             identify,
             metrics: Arc::new(Metrics::default()),
             log,

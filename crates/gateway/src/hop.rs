@@ -52,7 +52,7 @@ impl Hop {
 }
 
 /// Removes what belongs to the connection a message came by, and says what protocol both ends were to switch to, if that
-/// was asked for.
+/// was asked for and is one that may be.
 ///
 /// What `Connection` names is removed too: it is its sender's to name. What the gateway says itself is added only after this, so
 /// that nobody can have that removed.
@@ -65,7 +65,7 @@ fn strip_present(headers: &mut HeaderMap, present: u8) -> Option<HeaderValue> {
     if present & Hop::Connection.bit() != 0 {
         let named = named(headers);
         if named.contains(&UPGRADE) {
-            upgrade = headers.get(UPGRADE).cloned();
+            upgrade = only(headers, &UPGRADE).filter(|protocol| is_websocket(protocol)).cloned();
         }
         for name in named.iter().filter(|name| **name != HOST && **name != TE) {
             headers.remove(name);
@@ -114,6 +114,17 @@ fn join_cookies(headers: &mut HeaderMap) {
     if let Ok(joined) = HeaderValue::from_bytes(&lines.join(&b"; "[..])) {
         headers.insert(COOKIE, joined);
     }
+}
+
+/// A header's value, if it has one and not several.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// Whether that is spoken which may be tunnelled. HTTP/2 (`h2c`) may not: any number of requests would go by unseen.
+fn is_websocket(protocol: &HeaderValue) -> bool {
+    protocol.as_bytes().eq_ignore_ascii_case(b"websocket")
 }
 
 /// The headers that `Connection` names.
@@ -174,6 +185,15 @@ mod tests {
         let mut request = headers(&[("upgrade", "websocket")]);
         assert_eq!(strip_request(&mut request), None, "it was not asked of this connection");
         assert!(request.is_empty());
+        for protocols in
+            [&["h2c"][..], &["h2c", "websocket"], &["websocket", "h2c"], &["websocket, h2c"], &["TLS/1.0"]]
+        {
+            let mut request =
+                headers(&[("connection", "upgrade, http2-settings"), ("http2-settings", "AAMAAABk")]);
+            protocols.iter().for_each(|protocol| drop(request.append(UPGRADE, protocol.parse().unwrap())));
+            assert_eq!(strip_request(&mut request), None, "{protocols:?}");
+            assert!(request.is_empty());
+        }
     }
 
     #[test]

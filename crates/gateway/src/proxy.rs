@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -40,7 +40,7 @@ pub(crate) struct Proxy {
     pub(crate) node: Arc<Node>,
     pub(crate) routes: Arc<LiveRoutes>,
     pub(crate) identify: Arc<Identify>,
-    pub(crate) forwarding: Forwarding,
+    pub(crate) forwarding: Arc<Forwarding>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) log: Option<Arc<AccessLog>>,
     pub(crate) format: RefusalFormat,
@@ -130,7 +130,7 @@ impl Proxy {
         let host = target.host_value();
         // The key has done its duty, and what is borrowed from the head cannot go along with it.
         let who = Who { api_key: None, ..who }.into_static();
-        let source = Source::new(body, self.body_timeout, self.max_body_bytes);
+        let source = Source::new(body, self.body_timeout, self.max_body_bytes, &self.forwarding);
         if let Some(record) = record {
             record.body.clone_from(&source);
         }
@@ -145,7 +145,9 @@ impl Proxy {
         record: &mut Option<Box<Record>>,
     ) -> Result<(HeaderMap, Holding), Own<'_>> {
         let node = &self.node;
-        let fields = Seen { headers: &asked.head.headers, hidden: &self.forwarding, peer: asked.peer };
+        let host = asked.target.plain_host();
+        let (headers, host) = (&asked.head.headers, host.as_deref());
+        let fields = Seen { headers, host, hidden: &self.forwarding, peer: asked.peer };
         let attributes = [("route", asked.route.group().name())];
         let request = asked.who.describe(tidegate_core::Request {
             method: Some(asked.head.method.as_str()),
@@ -191,21 +193,29 @@ struct Asked<'a> {
 /// The headers of a request as far as its sender may say what is in them: rules go by no others.
 struct Seen<'a> {
     headers: &'a HeaderMap,
+    /// The host that is asked for, wherever the request names it: there is no such header in HTTP/2.
+    host: Option<&'a str>,
     hidden: &'a Forwarding,
     peer: &'a Peer,
 }
 
 impl Fields for Seen<'_> {
     fn value(&self, name: &str) -> Option<&str> {
+        if name == HOST.as_str() {
+            return self.host;
+        }
         self.hidden.believes(self.peer, name).then(|| self.headers.value(name)).flatten()
     }
 
     fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
         self.headers.each(&mut |name, value| {
-            if self.hidden.believes(self.peer, name) {
+            if name != HOST.as_str() && self.hidden.believes(self.peer, name) {
                 visit(name, value);
             }
         });
+        if let Some(host) = self.host {
+            visit(HOST.as_str(), host);
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! A request that can be understood in two ways is refused: whoever is behind the gateway might choose the other.
 
-use http::header::{HOST, HeaderValue};
+use std::borrow::Cow;
+
+use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Version};
@@ -47,10 +49,11 @@ impl<'h> Target<'h> {
         {
             return Err(Own::bad_request("invalid_target", "only http and https are served here"));
         }
+        framing(head)?;
         let host = host(head)?;
         let path = Path::parse(head.uri.path()).map_err(|error| no_path(&error))?;
-        if path.is_ambiguous() {
-            let message = "the path has a slash or backslash that is encoded, or is encoded twice, which back ends read differently; send it plain";
+        if path.is_ambiguous() || has_dots_with_parameters(path.as_str()) {
+            let message = "the path has a slash or backslash that is encoded, is encoded twice, or has dots with parameters, which back ends read differently; send it plain";
             return Err(Own::bad_request("ambiguous_path", message));
         }
         Ok(Self { path, host })
@@ -62,6 +65,14 @@ impl<'h> Target<'h> {
             Host::Authority(authority) => authority.host(),
             Host::Header(_, authority) => authority.host(),
         })
+    }
+
+    /// The same in the one spelling that rules get to see: in lower case, without the dot that may be at its end.
+    pub(crate) fn plain_host(&self) -> Option<Cow<'_, str>> {
+        let host = self.host()?;
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let is_lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+        Some(if is_lower { Cow::Borrowed(host) } else { Cow::Owned(host.to_ascii_lowercase()) })
     }
 
     /// The host as the back end is to be told.
@@ -104,6 +115,26 @@ fn no_path(error: &PathError) -> Own<'static> {
     Own::new(status, "invalid_path", error.to_string())
 }
 
+/// Whether a segment is `.` or `..` to back ends that leave out parameters before they resolve those.
+fn has_dots_with_parameters(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let rest = segment.trim_start_matches('.');
+        matches!(segment.len() - rest.len(), 1 | 2) && (rest.starts_with(';') || rest.starts_with("%3B"))
+    })
+}
+
+/// A body comes in chunks or has a length. Whatever else was done to it, whoever is next would have to know; what is said
+/// twice may be heard once. Nothing on such a connection can be relied on to be a request.
+fn framing(head: &Parts) -> Result<(), Own<'static>> {
+    let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if codings.next().is_none_or(is_plain) && codings.next().is_none() {
+        return Ok(());
+    }
+    let message = "`Transfer-Encoding` is something else than `chunked`, once; send the body in chunks or with its length";
+    Err(Own::bad_request("invalid_framing", message).close())
+}
+
 /// The one host that a request names.
 fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
     let wrong = |message: &'static str| Own::bad_request("invalid_host", message);
@@ -115,6 +146,9 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
     if let Some(authority) = head.uri.authority() {
         if authority.as_str().contains('@') {
             return Err(wrong("a host has no user in it; leave out what is before the `@`"));
+        }
+        if !is_plain(authority) {
+            return Err(wrong("this is no host; ask one with a name or an address"));
         }
         // HTTP/1.1 has the request line win; in HTTP/2 the two must agree.
         let differs =
@@ -134,11 +168,15 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
     };
     let parsed = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
     match parsed {
-        Some(authority) if !authority.as_str().contains('@') && !authority.host().is_empty() => {
-            Ok(Some(Host::Header(value, authority)))
-        }
+        Some(authority) if is_plain(&authority) => Ok(Some(Host::Header(value, authority))),
         _ => Err(wrong("`Host` is no host; send a name or an address, with a port if need be")),
     }
+}
+
+/// Whether it is a name or an address, with a port or without. URLs may have more in that place, such as lists; no host has.
+fn is_plain(authority: &Authority) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    !authority.host().is_empty() && authority.as_str().bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -173,6 +211,7 @@ mod tests {
             ("/x/%2e%2e/orders/7?y=/../", "/orders/7?y=/../"),
             ("/%6Frders/7/", "/orders/7/"),
             ("/a/../", "/"),
+            ("/a;b=c/...;/d;/.e;", "/a;b=c/...;/d;/.e;"),
             ("/caf%c3%a9", "/caf%C3%A9"),
             ("http://other.example//a?b", "/a?b"),
             ("http://other.example", "/"),
@@ -183,6 +222,9 @@ mod tests {
             ("/a%2Fb", "ambiguous_path"),
             ("/a%5cb", "ambiguous_path"),
             ("/a%252e%252e/b", "ambiguous_path"),
+            ("/a/..;/b", "ambiguous_path"),
+            ("/a/.;x=y", "ambiguous_path"),
+            ("/a/%2e%2e%3b/b", "ambiguous_path"),
             ("/a%zz", "invalid_path"),
             ("/a%00", "invalid_path"),
             ("/a%", "invalid_path"),
@@ -190,6 +232,26 @@ mod tests {
             ("ftp://a.example/", "invalid_target"),
         ] {
             assert_eq!(forwarded(sent), Err(error), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_chunked_or_has_a_length() {
+        let read = |codings: &[&str]| {
+            let headers: Vec<_> = codings.iter().map(|coding| ("transfer-encoding", *coding)).collect();
+            let head = head("/", &[&[("host", "a.example")], &headers[..]].concat());
+            Target::read(&head).map(drop).map_err(|own| own.error)
+        };
+        assert_eq!(read(&[]), Ok(()));
+        assert_eq!(read(&["Chunked"]), Ok(()));
+        for codings in [
+            &["gzip, chunked"][..],
+            &["chunked, chunked"],
+            &["chunked", "chunked"],
+            &["gzip", "chunked"],
+            &[""],
+        ] {
+            assert_eq!(read(codings), Err("invalid_framing"), "{codings:?}");
         }
     }
 
@@ -215,6 +277,7 @@ mod tests {
             assert_eq!(host("/", &[("host", bad)], v11), Err("invalid_host"), "{bad}");
         }
         assert_eq!(host("http://u@b.example/", &[], v11), Err("invalid_host"));
+        assert_eq!(host("http://a,b/", &[], v11), Err("invalid_host"));
         let v2 = Version::HTTP_2;
         assert_eq!(host("https://b.example/", &[("host", "a.example")], v2), Err("invalid_host"));
         assert_eq!(host("https://b.example/", &[("host", "B.example")], v2), ours("b.example"));

@@ -17,6 +17,8 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::streams::Taking;
+
 /// How often a connection is looked at, at most.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -234,11 +236,13 @@ impl Watchdog {
 pub(crate) struct Sending<B> {
     body: B,
     _in_flight: InFlight,
+    /// Whether its client takes it, where that is not seen from the connection.
+    taking: Option<Arc<Taking>>,
 }
 
 impl<B> Sending<B> {
     pub(crate) fn new(body: B, in_flight: InFlight) -> Self {
-        Self { body, _in_flight: in_flight }
+        Self { body, _in_flight: in_flight, taking: Taking::current() }
     }
 }
 
@@ -250,7 +254,14 @@ impl<B: Body + Unpin> Body for Sending<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if let Some(taking) = &self.taking {
+            taking.ask();
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let (Some(taking), Poll::Ready(Some(Ok(_)))) = (&self.taking, &polled) {
+            taking.give();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -53,6 +53,7 @@ mod reply;
 mod rules_cache;
 mod server;
 mod store_watch;
+mod streams;
 mod tiers;
 mod tls;
 mod tokens;

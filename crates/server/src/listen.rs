@@ -13,7 +13,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
@@ -21,11 +21,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::connection::{Activity, Patience, Phase, Sending, drive};
 use crate::crowd::{Crowd, Place};
+use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::wait::now_or_never;
 
 /// The largest head of a request: far above the longest path, far below what would hurt.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
+
+/// The least that can be asked of what reads heads.
+const LEAST_HEAD_BYTES: u32 = 8 * 1024;
 
 /// How long to wait when the operating system has nothing left to accept with.
 const BREATH: Duration = Duration::from_millis(100);
@@ -85,7 +89,7 @@ pub struct Listener {
     address: SocketAddr,
     room: u32,
     slots: Arc<Semaphore>,
-    http: Arc<auto::Builder<TokioExecutor>>,
+    http: Arc<auto::Builder<Streams>>,
     patience: Patience,
     max_age: Option<Duration>,
     tls: Option<Arc<Tls>>,
@@ -97,7 +101,11 @@ impl Listener {
     pub(crate) async fn bind(address: SocketAddr, speaks: Speaks, room: usize) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let room = u32::try_from(room).unwrap_or(MOST_CONNECTIONS).clamp(1, MOST_CONNECTIONS);
-        let mut http = auto::Builder::new(TokioExecutor::new());
+        let patience = match &speaks {
+            Speaks::Public(public) => public.patience,
+            Speaks::Http | Speaks::Grpc { .. } => Patience::default(),
+        };
+        let mut http = auto::Builder::new(Streams { take: patience.take });
         // Answers are small: one copy costs less than having the kernel gather two pieces.
         http.http1().max_buf_size(MAX_HEAD_BYTES as usize).writev(false);
         // Past these, h2 itself ends connections whose clients open and reset without end.
@@ -112,8 +120,8 @@ impl Listener {
             socket,
             room,
             slots: Arc::new(Semaphore::new(room as usize)),
-            http: Arc::default(),
-            patience: Patience::default(),
+            http: Arc::new(http.clone()),
+            patience,
             max_age: None,
             tls: None,
             crowd: None,
@@ -126,10 +134,13 @@ impl Listener {
                 http.http2().auto_date_header(false);
                 http.http2_only()
             }
-            Speaks::Public(Public { tls, patience, max_head_bytes, max_streams, send_buffer, crowd }) => {
-                (listener.tls, listener.patience, listener.crowd) = (tls, patience, Some(crowd));
+            Speaks::Public(Public { tls, max_head_bytes, max_streams, send_buffer, crowd, .. }) => {
+                (listener.tls, listener.crowd) = (tls, Some(crowd));
                 // Answers come in pieces of any size, and are not to be copied once more.
-                http.http1().max_buf_size(max_head_bytes as usize).writev(true).half_close(false);
+                http.http1()
+                    .max_buf_size(max_head_bytes.max(LEAST_HEAD_BYTES) as usize)
+                    .writev(true)
+                    .half_close(false);
                 http.http2()
                     .max_concurrent_streams(max_streams)
                     .max_header_list_size(max_head_bytes)
@@ -251,7 +262,7 @@ fn give_or_take(age: Duration, port: u16) -> Duration {
 
 /// How a connection is served.
 struct Served<'l> {
-    http: &'l auto::Builder<TokioExecutor>,
+    http: &'l auto::Builder<Streams>,
     phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
     patience: Patience,
