@@ -3,4 +3,20 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access_log;
+mod bodies;
+mod charges;
+mod client;
+mod costs;
+mod delay;
+mod failures;
 mod forwarding;
+mod health;
+mod identity;
+mod protocols;
+mod refusals;
+mod reload;
+mod store;
+mod tls;
+mod trailers;
+mod websocket;
