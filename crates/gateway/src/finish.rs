@@ -16,6 +16,9 @@ use crate::proxy::outcome;
 use crate::routes::Route;
 use crate::upstream::Ticket;
 
+/// What the access log says of clients that did not wait for all of their answer.
+const CLIENT_GONE: &str = "client_gone";
+
 /// Held by the body of an answer: the server counts as busy until then, and the access log hears of it.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
@@ -23,6 +26,19 @@ pub(crate) struct Finish {
     sent: u64,
     ended: bool,
     record: Option<Box<Record>>,
+}
+
+/// A request that has no answer yet. If it never has one, because the client did not wait for it, the access log says so.
+#[derive(Debug)]
+pub(crate) struct Pending(pub(crate) Option<Box<Record>>);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(mut record) = self.0.take() {
+            record.error = Some(CLIENT_GONE);
+            record.write(0, true);
+        }
+    }
 }
 
 /// What the access log will say.
@@ -156,7 +172,7 @@ impl Record {
         let at = i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX);
         let at = jiff::Timestamp::from_millisecond(at).unwrap_or(jiff::Timestamp::MAX);
         // An answer without a body ends where it begins.
-        let gone = (!ended && sent > 0).then_some("client_gone");
+        let gone = (!ended && sent > 0).then_some(CLIENT_GONE);
         self.log.write(&Line {
             time: &at.to_string(),
             client: self.client,
