@@ -105,7 +105,10 @@ pub(crate) fn with_body(method: &str, path: &str, body: Pieces) -> Request<Piece
     Request::builder().method(method).uri(format!("http://api.example{path}")).body(body).unwrap()
 }
 
-pub(crate) fn with_headers(mut request: Request<Pieces>, headers: &[(&'static str, &str)]) -> Request<Pieces> {
+pub(crate) fn with_headers(
+    mut request: Request<Pieces>,
+    headers: &[(&'static str, &str)],
+) -> Request<Pieces> {
     for (name, value) in headers {
         request.headers_mut().append(*name, HeaderValue::from_str(value).unwrap());
     }
@@ -127,10 +130,19 @@ impl Running {
         Client::http1(self.at.admin).await.ask(request.body(Pieces::none()).unwrap()).await
     }
 
+    /// What would be decided.
+    pub(crate) async fn explain(&self, asked: &str) -> Told {
+        let request = Request::post(format!("http://{}/v1/explain", self.at.admin));
+        let request =
+            request.header("content-type", "application/json").body(Pieces::whole(asked.to_owned()));
+        Client::http1(self.at.admin).await.ask(request.unwrap()).await
+    }
+
     /// What `/metrics` says of a metric, with its labels if it has any.
     pub(crate) async fn metric(&self, name: &str) -> Option<f64> {
         let told = self.admin("/metrics").await;
-        let line = told.body.lines().find(|line| line.split_once(' ').is_some_and(|(found, _)| found == name))?;
+        let line =
+            told.body.lines().find(|line| line.split_once(' ').is_some_and(|(found, _)| found == name))?;
         line.split_once(' ')?.1.parse().ok()
     }
 

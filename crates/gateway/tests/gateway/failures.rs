@@ -116,7 +116,9 @@ async fn an_answer_that_stops_is_given_up() {
 
 #[tokio::test]
 async fn what_can_be_done_twice_is_tried_elsewhere() {
-    for (method, again) in [("GET", true), ("HEAD", true), ("DELETE", true), ("PUT", true), ("POST", false), ("PATCH", false)] {
+    for (method, again) in
+        [("GET", true), ("HEAD", true), ("DELETE", true), ("PUT", true), ("POST", false), ("PATCH", false)]
+    {
         let (bad, good) = (hangs_up(), Backend::start());
         let gateway = Setup::by(&in_turn(&[bad.address(), good.address()], "")).start().await;
         let told = gateway.ask(request(method, "/")).await;
@@ -144,7 +146,10 @@ async fn half_an_answer_is_not_tried_again() {
     let good = Backend::start();
     let gateway = Setup::by(&in_turn(&[half.address(), good.address()], "")).start().await;
     let text = gateway.raw(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-    assert!(text.starts_with("HTTP/1.1 200") && text.contains("content-length: 100") && text.ends_with("half"), "{text}");
+    assert!(
+        text.starts_with("HTTP/1.1 200") && text.contains("content-length: 100") && text.ends_with("half"),
+        "{text}"
+    );
     assert_eq!(good.requests(), 0);
 }
 
@@ -201,7 +206,11 @@ async fn connections_that_the_server_closes_cost_no_request() {
 
 #[tokio::test]
 async fn what_is_no_http_is_a_bad_gateway() {
-    for nonsense in ["SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n"] {
+    for nonsense in [
+        "SSH-2.0-OpenSSH\r\n",
+        "HTTP/1.1 abc\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+    ] {
         let backend = Scripted::bytes(move |mut stream: TcpStream| async move {
             stream.read(&mut [0; 4096]).await.ok();
             stream.write_all(nonsense.as_bytes()).await.ok();
@@ -237,6 +246,7 @@ async fn a_client_that_goes_away_is_gone_for_the_back_end() {
     stream.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     crate::client::until("it is under way", async || (backend.asked() == 1).then_some(())).await;
     drop(stream);
-    crate::client::until("the back end hears of it", async || gone.load(Ordering::SeqCst).then_some(())).await;
+    crate::client::until("the back end hears of it", async || gone.load(Ordering::SeqCst).then_some(()))
+        .await;
     assert_eq!(gateway.get("/").await.body, "well");
 }

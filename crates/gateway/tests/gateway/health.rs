@@ -47,9 +47,8 @@ async fn whoever_is_busy_gets_less() {
     );
     let gateway = Setup::by(&routes).start().await;
     let at = gateway.at.listen;
-    let stuck: Vec<_> = (0..2)
-        .map(|_| tokio::spawn(async move { Client::http1(at).await.get("/").await.body }))
-        .collect();
+    let stuck: Vec<_> =
+        (0..2).map(|_| tokio::spawn(async move { Client::http1(at).await.get("/").await.body })).collect();
     until("one of them is busy", async || (slow.asked() == 1).then_some(())).await;
     let mut client = Client::http1(at).await;
     for _ in 0..20 {
@@ -79,8 +78,14 @@ async fn a_dead_server_is_put_aside() {
     let failures = gateway.metric("tidegate_gateway_upstream_failures_total{kind=\"connect\"}").await;
     assert_eq!(failures, Some(2.0), "it was not asked again");
     let up = gateway.metrics("tidegate_gateway_server_up").await;
-    assert!(up.iter().any(|line| line.contains(&dead.address().to_string()) && line.ends_with(" 0")), "{up:?}");
-    assert!(up.iter().any(|line| line.contains(&good.address().to_string()) && line.ends_with(" 1")), "{up:?}");
+    assert!(
+        up.iter().any(|line| line.contains(&dead.address().to_string()) && line.ends_with(" 0")),
+        "{up:?}"
+    );
+    assert!(
+        up.iter().any(|line| line.contains(&good.address().to_string()) && line.ends_with(" 1")),
+        "{up:?}"
+    );
 }
 
 /// A server that is put aside is tried again when its time is over, and is back when that goes well.

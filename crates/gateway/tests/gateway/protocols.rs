@@ -17,7 +17,9 @@ pub(crate) async fn curl(args: &[&str]) -> Output {
 }
 
 fn routes(backend: std::net::SocketAddr, protocol: &str) -> String {
-    format!("upstreams: {{it: {{servers: 'http://{backend}', protocol: {protocol}}}}}\nroutes: [{{upstream: it}}]\n")
+    format!(
+        "upstreams: {{it: {{servers: 'http://{backend}', protocol: {protocol}}}}}\nroutes: [{{upstream: it}}]\n"
+    )
 }
 
 #[tokio::test]
@@ -26,10 +28,15 @@ async fn any_version_to_any_version() {
     for protocol in ["http1", "http2"] {
         let gateway = Setup::by(&routes(backend.address(), protocol)).start().await;
         let url = format!("http://{}/orders?x=1", gateway.at.listen);
-        for (option, shown) in [("--http2-prior-knowledge", "2"), ("--http1.1", "1.1"), ("--http1.0", "1.1")] {
+        for (option, shown) in [("--http2-prior-knowledge", "2"), ("--http1.1", "1.1"), ("--http1.0", "1.1")]
+        {
             let told = curl(&[option, "-w", "\nversion %{http_version}", "-d", "words", &url]).await;
             let text = String::from_utf8(told.stdout).unwrap();
-            assert!(told.status.success(), "{option} to {protocol}: {}", String::from_utf8_lossy(&told.stderr));
+            assert!(
+                told.status.success(),
+                "{option} to {protocol}: {}",
+                String::from_utf8_lossy(&told.stderr)
+            );
             let asked = text.lines().next().unwrap();
             assert!(asked.starts_with("POST ") && asked.ends_with("/orders?x=1"), "{text}");
             assert!(text.contains("\ncontent-length: 5\n") && text.contains("\n\nwords\n"), "{text}");
@@ -58,7 +65,10 @@ async fn streams_do_not_wait_for_each_other() {
     let ask = |path: &'static str| {
         let mut send = send.clone();
         tokio::spawn(async move {
-            Told::of(send.send_request(with_body("GET", path, Pieces::none())).await.unwrap()).await.unwrap().body
+            Told::of(send.send_request(with_body("GET", path, Pieces::none())).await.unwrap())
+                .await
+                .unwrap()
+                .body
         })
     };
     let slow: Vec<_> = (0..20).map(|_| ask("/slow")).collect();
@@ -112,7 +122,8 @@ async fn calls_keep_their_outcome() {
         tokio::spawn(async move {
             feeder.give(said).await;
             let outcome = [("grpc-status", "0"), ("grpc-message", "fine")];
-            let outcome = outcome.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
+            let outcome =
+                outcome.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
             feeder.end_with(HeaderMap::from_iter(outcome)).await;
         });
         response.body(body).unwrap()
@@ -121,9 +132,15 @@ async fn calls_keep_their_outcome() {
     let gateway = Setup::by(&routes(backend.address(), "http2")).rules(rules).start().await;
     let told = call(&gateway, "/made.up.Service/Answers").await;
     assert_eq!((told.status, told.body.as_str()), (200, "\0\0\0\0\u{3}ask"));
-    assert_eq!((&told.trailers["grpc-status"], &told.trailers["grpc-message"]), (&"0".parse().unwrap(), &"fine".parse().unwrap()));
+    assert_eq!(
+        (&told.trailers["grpc-status"], &told.trailers["grpc-message"]),
+        (&"0".parse().unwrap(), &"fine".parse().unwrap())
+    );
     let told = call(&gateway, "/made.up.Service/Refuses").await;
-    assert_eq!((told.status, told.header("grpc-status"), told.header("grpc-message")), (200, Some("9"), Some("not now")));
+    assert_eq!(
+        (told.status, told.header("grpc-status"), told.header("grpc-message")),
+        (200, Some("9"), Some("not now"))
+    );
     // What is too much is said where callers look for it.
     let told = call(&gateway, "/made.up.Service/Answers").await;
     assert_eq!((told.status, told.header("grpc-status")), (200, Some("8")));

@@ -34,10 +34,13 @@ async fn trailers_pass_both_ways() {
         let gateway = Setup::by(&routes(protocol)).start().await;
         for mut client in [Client::http1(gateway.at.listen).await, Client::http2(gateway.at.listen).await] {
             let (feeder, body) = Pieces::fed();
-            let ask = with_headers(with_body("POST", "/", body), &[("trailer", "checksum"), ("te", "trailers")]);
+            let ask =
+                with_headers(with_body("POST", "/", body), &[("trailer", "checksum"), ("te", "trailers")]);
             let asking = tokio::spawn(async move { client.ask(ask).await });
             feeder.give("words").await;
-            feeder.end_with(HeaderMap::from_iter([("checksum".parse().unwrap(), HeaderValue::from(7))])).await;
+            feeder
+                .end_with(HeaderMap::from_iter([("checksum".parse().unwrap(), HeaderValue::from(7))]))
+                .await;
             let told = asking.await.unwrap();
             assert_eq!((told.status, told.body.as_str()), (200, "words"), "{protocol}");
             assert_eq!(told.trailers.get("checksum").unwrap(), "7", "{protocol}");

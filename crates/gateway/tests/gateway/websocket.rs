@@ -60,6 +60,7 @@ async fn messages_pass_both_ways_until_either_side_closes() {
     // The client ends one, the back end the other.
     ours.close(None).await.unwrap();
     while next(&mut ours).await.is_some() {}
+    drop(ours);
     open(&gateway, 1.0).await;
     theirs.send(Message::text("bye")).await.unwrap();
     let Some(Message::Close(Some(why))) = next(&mut theirs).await else { panic!("no reason was given") };
@@ -80,6 +81,7 @@ async fn who_just_hangs_up_is_gone_at_the_other_end() {
     let mut socket = connect(&gateway).await;
     drop(backend);
     assert!(next(&mut socket).await.is_none());
+    drop(socket);
     open(&gateway, 0.0).await;
 }
 
