@@ -3,10 +3,9 @@
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate_testkit::{Pieces, Redis, Scripted};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::client::{request, until, with_headers};
+use crate::client::{head_of, request, until, with_headers};
 use crate::store::{on, usable};
 use crate::support::{Running, Setup};
 
@@ -102,7 +101,7 @@ async fn in_redis() {
 #[tokio::test]
 async fn what_is_held_for_a_lost_answer_is_given_back() {
     let dies = Scripted::bytes(|mut stream: TcpStream| async move {
-        stream.read(&mut [0; 4096]).await.ok();
+        head_of(&mut stream).await;
     });
     let redis = Redis::start();
     for shared in [false, true] {

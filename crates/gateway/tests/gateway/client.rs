@@ -11,6 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tidegate_testkit::Pieces;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -183,6 +184,17 @@ pub(crate) async fn next(body: &mut Incoming) -> Option<String> {
         // HTTP/2 may end with a frame that has none.
         if !data.is_empty() {
             return Some(String::from_utf8_lossy(&data).into_owned());
+        }
+    }
+}
+
+/// Reads the head of a request.
+pub(crate) async fn head_of(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
         }
     }
 }

@@ -8,16 +8,16 @@ use http::Request;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tidegate_testkit::{Backend, Pieces, Port, Scripted};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::client::{Client, answer, request, says, with_body};
+use crate::client::{Client, answer, head_of, request, says, with_body};
 use crate::support::Setup;
 
 /// Hears a request and hangs up without a word.
 fn hangs_up() -> Scripted {
     Scripted::bytes(|mut stream: TcpStream| async move {
-        stream.read(&mut [0; 4096]).await.ok();
+        head_of(&mut stream).await;
     })
 }
 
@@ -140,7 +140,7 @@ async fn what_has_a_body_is_not_tried_again_once_sent() {
 #[tokio::test]
 async fn half_an_answer_is_not_tried_again() {
     let half = Scripted::bytes(|mut stream: TcpStream| async move {
-        stream.read(&mut [0; 4096]).await.ok();
+        head_of(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf").await.ok();
     });
     let good = Backend::start();
@@ -193,7 +193,7 @@ async fn errors_of_back_ends_are_passed_on() {
 #[tokio::test]
 async fn connections_that_the_server_closes_cost_no_request() {
     let backend = Scripted::bytes(|mut stream: TcpStream| async move {
-        stream.read(&mut [0; 4096]).await.ok();
+        head_of(&mut stream).await;
         // As if it were kept, and then it is not.
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.ok();
     });
@@ -212,7 +212,7 @@ async fn what_is_no_http_is_a_bad_gateway() {
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
     ] {
         let backend = Scripted::bytes(move |mut stream: TcpStream| async move {
-            stream.read(&mut [0; 4096]).await.ok();
+            head_of(&mut stream).await;
             stream.write_all(nonsense.as_bytes()).await.ok();
         });
         let gateway = Setup::by(&in_turn(&[backend.address()], "")).start().await;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use http::Request;
 use hyper::body::Incoming;
 use tidegate_testkit::{Backend, Pieces, Port, Scripted};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::client::{Client, answer, says, until};
+use crate::client::{Client, answer, head_of, says, until};
 use crate::support::Setup;
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_server_that_recovers_is_used_again() {
         assert_eq!(client.get("/").await.status, 200);
     }
     let back = Scripted::bytes_at(Some(port.address()), |mut stream: TcpStream| async move {
-        stream.read(&mut [0; 4096]).await.ok();
+        head_of(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nback").await.ok();
     });
     until("it is used again", async || (client.get("/").await.body == "back").then_some(())).await;

@@ -1,5 +1,7 @@
 //! Requests through a real gateway to real back ends.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should say so and stop")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
