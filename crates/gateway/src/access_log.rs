@@ -46,6 +46,7 @@ pub(crate) struct Line<'a> {
     pub(crate) tenant: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_id: Option<&'a str>,
+    /// 0: the client did not wait for an answer.
     pub(crate) status: u16,
     /// `allowed`, `refused`, `failed_open`, `unavailable`; none: it was not asked for.
     pub(crate) decision: Option<&'static str>,

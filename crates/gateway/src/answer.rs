@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{
+    ACCEPT, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
+};
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Body as _;
 use serde::Serialize;
 use tidegate_wire::RefusalBody;
 
@@ -157,6 +160,13 @@ impl From<NotAdmitted> for Own<'_> {
         let NotAdmitted { status, error, message, www_authenticate } = refused;
         Self::new(status, error, message).authenticate(www_authenticate)
     }
+}
+
+/// Makes it the answer to a HEAD: hyper leaves bodies out by itself over HTTP/1.1, but not over HTTP/2.
+pub(crate) fn leave_out_body(answer: &mut Response<Answer>) {
+    let length = answer.body().size_hint().exact();
+    answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))));
+    *answer.body_mut() = Answer::Own(Full::default(), None);
 }
 
 /// As gRPC wants messages: ASCII, with `%` before what is not.

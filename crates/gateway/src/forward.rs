@@ -144,8 +144,14 @@ impl<'p> Errand<'p> {
         *request.uri_mut() = ticket.origin().uri(self.uri.clone());
         let headers = if keep { self.head.headers.clone() } else { std::mem::take(&mut self.head.headers) };
         *request.headers_mut() = headers;
-        // HTTP/2 has its own place for it, which is filled from the URI.
-        if self.route.group().settings().protocol != Protocol::Http2 {
+        // HTTP/2 has its own place for it, which is filled from the URI, and servers refuse those who say it twice. Where it is
+        // not known yet what will be spoken, it is left to the client to fill it in.
+        let one = match self.route.group().settings().protocol {
+            Protocol::Http1 => true,
+            Protocol::Http2 => false,
+            Protocol::Auto => !ticket.origin().is_https(),
+        };
+        if one {
             let host = match (self.route.host_header(), &self.host) {
                 (HostHeader::Keep, Some(host)) => host.clone(),
                 (HostHeader::Upstream, _) | (_, None) => {

@@ -190,7 +190,9 @@ mod tests {
         {
             let mut request =
                 headers(&[("connection", "upgrade, http2-settings"), ("http2-settings", "AAMAAABk")]);
-            protocols.iter().for_each(|protocol| drop(request.append(UPGRADE, protocol.parse().unwrap())));
+            for protocol in protocols {
+                request.append(UPGRADE, protocol.parse().unwrap());
+            }
             assert_eq!(strip_request(&mut request), None, "{protocols:?}");
             assert!(request.is_empty());
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tidegate::{Checked, Status, Waited};
 use tidegate_core::request::Fields;
@@ -21,7 +21,7 @@ use tidegate_wire::{ErrorBody, RefusalBody, headers};
 use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
-use crate::answer::{Own, RefusalFormat};
+use crate::answer::{self, Own, RefusalFormat};
 use crate::body::{Answer, Source};
 use crate::finish::{Finish, Record};
 use crate::forward::Errand;
@@ -73,6 +73,7 @@ impl Proxy {
             self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
         // How to say something, should there be something to say after the head has been sent on.
         let wants = wants(&head.headers);
+        let is_head = head.method == Method::HEAD;
         match self.pass(peer, head, body, arrived, &mut record).await {
             Ok(answer) => {
                 self.metrics.count(answer.status());
@@ -80,15 +81,24 @@ impl Proxy {
             }
             Err(own) => {
                 self.metrics.count(own.status);
-                self.say(own, &wants, record)
+                self.say(own, &wants, is_head, record)
             }
         }
     }
 
     /// Says something itself instead of passing on an answer.
-    fn say(&self, own: Own<'_>, wants: &HeaderMap, record: Option<Box<Record>>) -> Response<Answer> {
+    fn say(
+        &self,
+        own: Own<'_>,
+        wants: &HeaderMap,
+        is_head: bool,
+        record: Option<Box<Record>>,
+    ) -> Response<Answer> {
         let (status, error) = (own.status, own.error);
         let mut answer = own.write(wants, self.format);
+        if is_head {
+            answer::leave_out_body(&mut answer);
+        }
         if let (Some(mut record), Answer::Own(body, finish)) = (record, answer.body_mut()) {
             record.status = status.as_u16();
             if record.error.is_none() && record.decision != Some("refused") {

@@ -9,6 +9,7 @@ mod drain;
 mod etcd;
 mod examples;
 mod fleet;
+mod gateway;
 mod help;
 mod outage;
 mod owner;

@@ -73,15 +73,19 @@ impl Setup {
 
     pub(crate) async fn start(self) -> Running {
         let rules = RulesFeed::fixed("rules.yaml", self.rules);
-        let gateway = Gateway::bind(self.gateway, self.node, rules, self.routes).await.unwrap();
-        let at = gateway.addresses();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(Box::pin(gateway.run(async { drop(stopped.await) })));
-        Running { at, stop: Some(stop), task }
+        Running::of(Gateway::bind(self.gateway, self.node, rules, self.routes).await.unwrap())
     }
 }
 
 impl Running {
+    /// Has a gateway run.
+    pub(crate) fn of(gateway: Gateway) -> Self {
+        let at = gateway.addresses();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(Box::pin(gateway.run(async { drop(stopped.await) })));
+        Self { at, stop: Some(stop), task }
+    }
+
     /// Tells it to end, and waits for that.
     pub(crate) async fn stop(mut self) -> Result<(), RunError> {
         drop(self.stop.take());
