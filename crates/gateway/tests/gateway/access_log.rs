@@ -175,7 +175,7 @@ async fn clients_that_go_away() {
         says_so(
             &log.next().await,
             &serde_json::json!({
-                "path": "/silent", "status": 0, "error": "client_gone", "decision": "allowed", "upstream": upstream,
+                "path": "/silent", "status": 499, "error": "client_gone", "decision": "allowed", "upstream": upstream,
             }),
         );
     }
