@@ -96,6 +96,14 @@ impl Finish {
         }
     }
 
+    /// The gateway says something else instead of passing the answer on.
+    pub(crate) fn replaced(&mut self, status: u16, error: &'static str) {
+        self.ended = true;
+        if let Some(record) = &mut self.record {
+            (record.status, record.error) = (status, Some(error));
+        }
+    }
+
     /// The answer is one of a few bytes, all there.
     pub(crate) fn whole(&mut self, bytes: u64) {
         (self.sent, self.ended) = (bytes, true);
@@ -171,8 +179,7 @@ impl Record {
         let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
         let at = i64::try_from(self.time.as_millis()).unwrap_or(i64::MAX);
         let at = jiff::Timestamp::from_millisecond(at).unwrap_or(jiff::Timestamp::MAX);
-        // An answer without a body ends where it begins.
-        let gone = (!ended && sent > 0).then_some(CLIENT_GONE);
+        let gone = (!ended).then_some(CLIENT_GONE);
         self.log.write(&Line {
             time: &at.to_string(),
             client: self.client,
