@@ -48,6 +48,11 @@ impl Timed {
         Self { body, patience, alarm: None, waiting: false }
     }
 
+    /// Whether nothing more comes: it has ended, or all that was announced is there.
+    fn is_over(&self) -> bool {
+        self.body.is_end_stream() || self.body.size_hint().exact() == Some(0)
+    }
+
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(frame) => {
@@ -223,8 +228,13 @@ pub(crate) struct Passed {
 }
 
 impl Answer {
-    pub(crate) fn passed(body: Incoming, patience: Duration, finish: Finish) -> Self {
-        Self::Passed(Box::new(Passed { body: Timed::new(body, patience), finish }))
+    pub(crate) fn passed(body: Incoming, patience: Duration, mut finish: Finish) -> Self {
+        let body = Timed::new(body, patience);
+        // Nobody asks for what is not there.
+        if body.is_over() {
+            finish.ended();
+        }
+        Self::Passed(Box::new(Passed { body, finish }))
     }
 }
 
@@ -246,7 +256,7 @@ impl Body for Answer {
                         None => finish.ended(),
                     }
                     // Whoever knows that nothing more comes does not ask for it.
-                    if body.body.is_end_stream() {
+                    if body.is_over() {
                         finish.ended();
                     }
                     frame

@@ -93,6 +93,14 @@ impl Finish {
         }
     }
 
+    /// The gateway says something else instead of passing the answer on.
+    pub(crate) fn replaced(&mut self, status: u16, error: &'static str) {
+        self.ended = true;
+        if let Some(record) = &mut self.record {
+            (record.status, record.error) = (status, Some(error));
+        }
+    }
+
     /// The answer is one of a few bytes, all there.
     pub(crate) fn whole(&mut self, bytes: u64) {
         (self.sent, self.ended) = (bytes, true);
@@ -102,8 +110,7 @@ impl Finish {
 impl Drop for Finish {
     fn drop(&mut self) {
         if let Some(mut record) = self.record.take() {
-            // An answer without a body ends where it begins.
-            if !self.ended && self.sent > 0 {
+            if !self.ended {
                 record.error.get_or_insert(CLIENT_GONE);
             }
             record.sent = self.sent;

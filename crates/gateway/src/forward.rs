@@ -220,13 +220,19 @@ impl<'p> Errand<'p> {
         response: Response<Incoming>,
         client: Option<OnUpgrade>,
         limits: HeaderMap,
-        finish: Finish,
+        mut finish: Finish,
     ) -> Response<Answer> {
         let (mut head, body) = response.into_parts();
         let protocol = hop::strip(&mut head.headers);
         head.version = Version::default();
         tell(limits, &mut head.headers);
         let idle = self.route.group().settings().idle_timeout;
+        let without_body = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&head.status);
+        if without_body || self.head.method == Method::HEAD {
+            finish.ended();
+            // Also if the server sends one.
+            return Response::from_parts(head, Answer::Own(Default::default(), Some(Box::new(finish))));
+        }
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
             return Response::from_parts(head, Answer::passed(body, idle, finish));
         }
@@ -234,8 +240,9 @@ impl<'p> Errand<'p> {
         let (Some(client), Some(server), Some(protocol)) = (client, server, protocol) else {
             // Nobody asked it to.
             let message = "the back end switched to another protocol without being asked";
-            return Own::new(StatusCode::BAD_GATEWAY, "bad_gateway", message)
-                .write(&HeaderMap::new(), self.proxy.format);
+            let own = Own::new(StatusCode::BAD_GATEWAY, "bad_gateway", message);
+            finish.replaced(own.status.as_u16(), own.error);
+            return own.write(&HeaderMap::new(), self.proxy.format);
         };
         head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         head.headers.insert(UPGRADE, protocol);

@@ -1,7 +1,6 @@
 //! Limits that several gateways share, and what happens without the store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate::redis::RedisStore;
 use tidegate_server::{Config, SharedStore};
@@ -42,12 +41,7 @@ pub(crate) async fn usable(gateway: &Running, path: &str) {
 #[tokio::test]
 async fn without_the_store_each_rule_says_what_is_done() {
     let (redis, backend) = (Redis::start(), Backend::start());
-    let store =
-        RedisStore::builder(redis.url().parse().unwrap()).timeout(Duration::from_secs(2)).start().unwrap();
-    let setup = Setup::to(&[backend.address()]).rules(RULES).node(|node| {
-        node.store = Some(SharedStore::new("redis", Arc::new(store)));
-    });
-    let gateway = setup.start().await;
+    let gateway = Setup::to(&[backend.address()]).rules(RULES).node(on(&redis)).start().await;
     usable(&gateway, "/open").await;
     let told = gateway.get("/open").await;
     assert_eq!((told.status, told.header("x-ratelimit-status")), (200, None));
