@@ -110,6 +110,16 @@ async fn bodies_must_come_in_time_and_cost_the_back_end_no_connection() {
     wait_for("the back end is let go", || hostile.open() == 0).await;
 }
 
+/// Waits for a condition that may have come about already, or never will.
+pub(crate) async fn wait_for_a_while(mut condition: impl FnMut() -> bool) {
+    for _ in 0..20 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Waits for a condition, letting the gateway go on.
 pub(crate) async fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let holds = async {
