@@ -21,6 +21,7 @@ struct Seen {
     connections: AtomicUsize,
     open: AtomicUsize,
     heads: AtomicUsize,
+    repeated: AtomicUsize,
     bytes: Mutex<Vec<u8>>,
 }
 
@@ -35,6 +36,8 @@ pub(crate) enum Then {
     Echo,
     /// Send this piece, again and again.
     Repeat(&'static [u8]),
+    /// Neither read nor write any more.
+    Sulk,
 }
 
 impl Hostile {
@@ -66,6 +69,11 @@ impl Hostile {
     /// How many heads of requests came.
     pub(crate) fn heads(&self) -> usize {
         self.seen.heads.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes of what is to be repeated were taken.
+    pub(crate) fn repeated(&self) -> usize {
+        self.seen.repeated.load(Ordering::SeqCst)
     }
 
     /// All that came, in lower case.
@@ -103,7 +111,12 @@ async fn answer_all(stream: &mut TcpStream, answer: &[u8], then: Then, seen: &Se
             match then {
                 Then::Listen => continue,
                 Then::Close => return,
-                Then::Repeat(again) => while stream.write_all(again).await.is_ok() {},
+                Then::Sulk => std::future::pending::<()>().await,
+                Then::Repeat(again) => {
+                    while stream.write_all(again).await.is_ok() {
+                        seen.repeated.fetch_add(again.len(), Ordering::SeqCst);
+                    }
+                }
                 Then::Echo => {
                     while let Ok(read @ 1..) = stream.read(&mut piece).await {
                         if stream.write_all(&piece[..read]).await.is_err() {

@@ -6,6 +6,7 @@
 mod support;
 
 mod answers;
+mod aside;
 mod crowding;
 mod downgrade;
 mod floods;

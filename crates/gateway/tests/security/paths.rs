@@ -129,6 +129,16 @@ async fn a_whole_address_names_the_host() {
     assert_eq!(two.requests(), 0);
 }
 
+/// How a request came is seen from the connection; what its sender calls it does not matter.
+#[tokio::test]
+async fn a_scheme_is_only_a_word() {
+    let backend = Backend::start();
+    let gateway = Setup::to(&[backend.address()]).start().await;
+    let answer = ask(gateway.at.listen, get("https://api.example/x")).await.unwrap();
+    assert!(answer.body.starts_with("GET /x\n"), "{answer:?}");
+    assert!(answer.body.contains("\nx-forwarded-proto: http\n"), "{answer:?}");
+}
+
 #[tokio::test]
 async fn nobody_asks_for_everything() {
     let backend = Backend::start();

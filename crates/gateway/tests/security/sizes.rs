@@ -58,14 +58,14 @@ async fn a_long_path_is_refused_as_such() {
 async fn a_hundred_headers_are_enough() {
     let backend = Backend::start();
     let gateway = Setup::to(&[backend.address()]).start().await;
-    // With the host, and with those that the gateway adds on its way.
-    for (count, status) in [(99, 200), (100, 431)] {
-        let headers: String = (0..count).map(|name| format!("x-{name}: 1\r\n")).collect();
+    // With the host; the back end counts those that the gateway adds, and has the same limit.
+    for (count, status) in [(90, 200), (100, 431), (5_000, 431)] {
+        let headers: String = (0..count).map(|name| format!("x{name}:\r\n")).collect();
         let answer =
             ask(gateway.at.listen, format!("GET / HTTP/1.1\r\nhost: a\r\n{headers}\r\n")).await.unwrap();
-        // The back end counts those the gateway adds, and has a limit of its own.
-        assert!(answer.status == status || answer.status == 431, "{count}: {answer:?}");
+        assert_eq!(answer.status, status, "{count}: {answer:?}");
     }
+    assert_eq!(backend.requests(), 1);
     assert_serves(gateway.at.listen).await;
 }
 

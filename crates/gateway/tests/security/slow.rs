@@ -1,9 +1,11 @@
 //! Clients that take their time, so that others find no room.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tidegate_gateway::GatewayConfig;
 use tidegate_testkit::Backend;
+use tokio::io::Interest;
 
 use crate::frames::{DATA, Duplex, END_HEADERS, HEADERS, Outcome, block, fields, frame, request};
 use crate::hostile::{Hostile, Then};
@@ -12,6 +14,9 @@ use crate::wire::{Wire, assert_serves, get};
 
 const SHORT: Duration = Duration::from_millis(300);
 const NEVER: Duration = Duration::from_secs(600);
+
+/// More than the buffers of two connections, and of all between them, hold.
+pub(crate) const LARGE: usize = 64 * 1024 * 1024;
 
 /// Waits for one thing only.
 fn patient(config: &mut GatewayConfig) {
@@ -82,6 +87,7 @@ async fn an_answer_that_nobody_takes_is_cut_off() {
     wire.send(get("/large")).await;
     wait_for("the back end is asked", || hostile.open() == 1).await;
     wait_for("the back end is let go", || hostile.open() == 0).await;
+    assert!(hostile.repeated() < LARGE, "nothing is piled up for who does not take it");
 }
 
 #[tokio::test]
@@ -108,6 +114,45 @@ async fn bodies_must_come_in_time_and_cost_the_back_end_no_connection() {
         );
     }
     wait_for("the back end is let go", || hostile.open() == 0).await;
+}
+
+/// A body that its server does not take is not piled up either, and somebody is told.
+#[tokio::test]
+async fn a_body_that_nobody_takes_is_given_up() {
+    let hostile = Hostile::says("", Then::Sulk).await;
+    let routes = format!(
+        "upstreams:\n  one: {{servers: 'http://{}', response_timeout: 1s}}\nroutes:\n  - {{upstream: one}}\n",
+        hostile.address
+    );
+    let gateway = Setup::by(&routes).gateway(patient).start().await;
+    let mut wire = Wire::to(gateway.at.listen).await;
+    wire.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n").await;
+    let (mut taken, piece) = (0, vec![b'a'; 64 * 1024]);
+    while taken < LARGE {
+        // It ends with an answer, or with the connection.
+        let ready = wire.stream.ready(Interest::READABLE | Interest::WRITABLE);
+        let ready = tokio::time::timeout(DEADLINE, ready).await.expect("it ends").unwrap();
+        match wire.stream.try_write(&piece) {
+            _ if ready.is_readable() => break,
+            Ok(sent) => taken += sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+    }
+    assert!(taken < LARGE, "it takes anything");
+    let answer = wire.answer().await;
+    assert!(answer.as_ref().is_none_or(|answer| answer.status == 504), "{answer:?}");
+    assert_eq!(hostile.heads(), 1, "it is not tried again");
+}
+
+/// Waits for a condition that may have come about already, or never will.
+pub(crate) async fn wait_for_a_while(mut condition: impl FnMut() -> bool) {
+    for _ in 0..20 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Waits for a condition, letting the gateway go on.

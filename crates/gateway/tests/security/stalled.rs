@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::frames::{Duplex, INITIAL_WINDOW_SIZE, Outcome, RST_STREAM, WINDOW_UPDATE, frame, request};
 use crate::hostile::{Hostile, Then};
-use crate::slow::wait_for;
+use crate::slow::{LARGE, wait_for};
 use crate::support::Setup;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -38,6 +38,7 @@ async fn an_answer_without_a_window_is_given_up_and_the_others_go_on() {
         }
     }
     wait_for("the back end is let go", || hostile.open() == 0).await;
+    assert!(hostile.repeated() < 10 * LARGE, "nothing is piled up for who does not take it");
 
     duplex.send(&request(21, "/quick")).await;
     duplex.send(&frame(WINDOW_UPDATE, 0, 21, &65_535u32.to_be_bytes())).await;
