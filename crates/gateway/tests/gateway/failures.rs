@@ -79,12 +79,12 @@ async fn a_slow_upload_is_no_slow_answer() {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         answer(200, Pieces::whole(body))
     });
-    let routes = in_turn(&[backend.address()], ", response_timeout: 200ms");
+    let routes = in_turn(&[backend.address()], ", response_timeout: 1s");
     let gateway = Setup::by(&routes).start().await;
     let (feeder, body) = Pieces::fed();
     let mut client = Client::http1(gateway.at.listen).await;
     let asking = tokio::spawn(async move { client.ask(with_body("POST", "/", body)).await });
-    let pause = std::time::Duration::from_millis(80);
+    let pause = std::time::Duration::from_millis(200);
     for _ in 0..8 {
         assert!(feeder.give("x").await, "it is still wanted");
         tokio::time::sleep(pause).await;
