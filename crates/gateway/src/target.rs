@@ -116,6 +116,11 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
         if authority.as_str().contains('@') {
             return Err(wrong("a host has no user in it; leave out what is before the `@`"));
         }
+        if !is_one(authority) {
+            return Err(wrong(
+                "the target's host is no host; send a name or an address, with a port if need be",
+            ));
+        }
         // HTTP/1.1 has the request line win; in HTTP/2 the two must agree.
         let differs =
             |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes());
@@ -134,11 +139,17 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
     };
     let parsed = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
     match parsed {
-        Some(authority) if !authority.as_str().contains('@') && !authority.host().is_empty() => {
+        Some(authority) if !authority.as_str().contains('@') && is_one(&authority) => {
             Ok(Some(Host::Header(value, authority)))
         }
         _ => Err(wrong("`Host` is no host; send a name or an address, with a port if need be")),
     }
+}
+
+/// Whether it is one host and not several: who joins headers of one name puts commas between them, and whoever is behind us
+/// may take the one or the other.
+fn is_one(authority: &Authority) -> bool {
+    !authority.host().is_empty() && !authority.as_str().contains(',')
 }
 
 #[cfg(test)]
@@ -215,6 +226,7 @@ mod tests {
             assert_eq!(host("/", &[("host", bad)], v11), Err("invalid_host"), "{bad}");
         }
         assert_eq!(host("http://u@b.example/", &[], v11), Err("invalid_host"));
+        assert_eq!(host("http://a,b/", &[], v11), Err("invalid_host"));
         let v2 = Version::HTTP_2;
         assert_eq!(host("https://b.example/", &[("host", "a.example")], v2), Err("invalid_host"));
         assert_eq!(host("https://b.example/", &[("host", "B.example")], v2), ours("b.example"));
