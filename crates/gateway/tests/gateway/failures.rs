@@ -250,3 +250,26 @@ async fn a_client_that_goes_away_is_gone_for_the_back_end() {
         .await;
     assert_eq!(gateway.get("/").await.body, "well");
 }
+
+/// The same over HTTP/2.
+#[tokio::test]
+async fn servers_that_speak_http2_fail_alike() {
+    let (down, good) = (Port::claim(), Scripted::http(|_| async { says("well") }));
+    let closes = Scripted::bytes(|mut stream: TcpStream| async move {
+        // The preface ends like a head.
+        head_of(&mut stream).await;
+    });
+    for (bad, method, status) in [
+        (closes.address(), "GET", 200),
+        (closes.address(), "POST", 502),
+        (down.address(), "GET", 200),
+        (down.address(), "POST", 200),
+    ] {
+        let routes =
+            in_turn(&[bad, good.address()], "").replace("passive: off", "passive: off, protocol: http2");
+        let gateway = Setup::by(&routes).start().await;
+        let told = gateway.ask(request(method, "/")).await;
+        assert_eq!(told.status, status, "{method} {bad}: {told:?}");
+        assert_eq!(gateway.get("/").await.body, "well", "the next server is fine");
+    }
+}
