@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use tidegate_testkit::{Pieces, Redis, Scripted};
 use tokio::net::TcpStream;
 
-use crate::client::{head_of, request, until, with_headers};
+use crate::client::{Client, head_of, request, until, with_headers};
 use crate::store::{on, usable};
 use crate::support::{Running, Setup};
 
@@ -121,5 +121,35 @@ async fn what_is_held_for_a_lost_answer_is_given_back() {
             .await;
         }
         assert_eq!(dies.asked(), asked + 10);
+    }
+}
+
+/// Nor is there one for a client that did not wait for it.
+#[tokio::test]
+async fn what_is_held_for_a_client_that_goes_away_is_given_back() {
+    let silent = Scripted::http(|_| std::future::pending());
+    let redis = Redis::start();
+    for shared in [false, true] {
+        let mut setup = Setup::to(&[silent.address()]).rules(RULES);
+        if shared {
+            setup = setup.node(on(&redis));
+        }
+        let gateway = setup.start().await;
+        usable(&gateway, "/lost").await;
+        for _ in 0..6 {
+            // Two may be under way at a time.
+            let asked = silent.asked();
+            until("there is room again", async || {
+                let at = gateway.at.listen;
+                let asking = tokio::spawn(async move { Client::http1(at).await.get("/lost").await.status });
+                until("it is refused or under way", async || {
+                    (asking.is_finished() || silent.asked() > asked).then_some(())
+                })
+                .await;
+                asking.abort();
+                (silent.asked() > asked).then_some(())
+            })
+            .await;
+        }
     }
 }

@@ -102,16 +102,16 @@ async fn too_many_are_refused_before_they_are_sockets() {
 async fn a_silent_one_is_closed() {
     let backend = echo();
     let routes = format!(
-        "upstreams: {{it: {{servers: 'http://{}', idle_timeout: 300ms}}}}\nroutes: [{{upstream: it}}]\n",
+        "upstreams: {{it: {{servers: 'http://{}', idle_timeout: 1s}}}}\nroutes: [{{upstream: it}}]\n",
         backend.address()
     );
     let gateway = Setup::by(&routes).start().await;
     let mut socket = connect(&gateway).await;
     // For longer than it may be silent.
-    for _ in 0..10 {
+    for _ in 0..8 {
         socket.send(Message::text("still here")).await.unwrap();
         assert_eq!(next(&mut socket).await, Some(Message::text("still here")));
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
     assert!(next(&mut socket).await.is_none(), "nothing was said, so nothing came but the end");
     open(&gateway, 0.0).await;
