@@ -95,5 +95,10 @@ fn describe(routes: &Routes) -> String {
 fn curl(at: GatewayAddresses, settings: &GatewaySettings) -> String {
     let to = GatewayAddresses { listen: banner::reachable(at.listen), ..at };
     let insecure = if settings.gateway.tls.is_some() { " --insecure" } else { "" };
-    format!("curl -si{insecure} {}/", url(to, settings))
+    // The built-in rules are about something; others may be about anything.
+    let (path, who) = match settings.node.rules {
+        None => ("orders/7", " -H 'X-User-Id: alice'"),
+        Some(_) => ("", ""),
+    };
+    format!("curl -si{insecure}{who} {}/{path}", url(to, settings))
 }
