@@ -15,6 +15,7 @@ use crate::drain::Serving;
 use crate::error::{RunError, StartError};
 use crate::feed::{Changes, RulesFeed, Start};
 use crate::grpc::Reporter;
+use crate::insight;
 use crate::listen::{Listener, Speaks};
 use crate::node::Node;
 use crate::origin::Hosts;
@@ -118,6 +119,7 @@ impl Base {
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
+        background.spawn(insight::watch(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
         if let Some(cluster) = &config.cluster {
             background.spawn(cluster.clone().answer(Arc::clone(&node)));

@@ -17,6 +17,9 @@ use crate::membership::Membership;
 use crate::modes::Thresholds;
 use crate::tiers::UserTiers;
 
+/// From how many requests a second on a key is called hot, unless told otherwise.
+const DEFAULT_HOT_KEY_RATE: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
+
 /// How to serve. [`Config::default`] is what `tidegate serve` does without arguments.
 #[derive(Clone)]
 pub struct Config {
@@ -81,6 +84,10 @@ pub struct Config {
     pub rules_cache: Option<PathBuf>,
     /// How many counters are kept in memory.
     pub max_keys: usize,
+    /// From how many requests a second on a key, that is one rule's counter for one identity, is called hot.
+    pub hot_key_rate: NonZeroU32,
+    /// A file in MaxMind's format that knows which country an address is in, to count refusals by. It is read at the start.
+    pub geoip: Option<PathBuf>,
     /// Another clock than the machine's, for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -119,6 +126,8 @@ impl Default for Config {
             tiers: None,
             rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
+            hot_key_rate: DEFAULT_HOT_KEY_RATE,
+            geoip: None,
             clock: None,
         }
     }

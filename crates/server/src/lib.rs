@@ -41,6 +41,7 @@ mod feed;
 pub mod forwarded;
 mod grpc;
 mod health;
+mod insight;
 mod listen;
 mod membership;
 mod memory;
@@ -73,6 +74,7 @@ pub mod front {
 pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, SharedStore, TlsFiles};
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
+pub use insight::{HotKey, HotKeyEvent};
 pub use membership::Membership;
 pub use modes::Thresholds;
 pub use server::{Addresses, Server};

@@ -17,13 +17,14 @@ use tidegate_core::{Mode, Timestamp};
 use tidegate_sources::{Aside, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use crate::access::Access;
 use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
+use crate::insight::{HotKeyEvent, Insight};
 use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
 use crate::modes::Peers;
@@ -36,6 +37,7 @@ pub struct Node {
     pub(crate) store_kind: String,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
+    pub(crate) insight: Insight,
     pub(crate) access: Access,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
@@ -126,6 +128,7 @@ impl Node {
             limiter,
             store_kind: config.store.as_ref().map_or("memory", SharedStore::kind).to_owned(),
             health: Health::new(config.thresholds, Moment { instant: Instant::now(), time: clock.now() }),
+            insight: Insight::new(config, clock.now())?,
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
@@ -175,6 +178,11 @@ impl Node {
         self.gateway.get().map(AsRef::as_ref)
     }
 
+    /// Hears of keys that become hot or cool down from now on. Whoever is slow misses the oldest.
+    pub fn hot_key_events(&self) -> broadcast::Receiver<HotKeyEvent> {
+        self.insight.hot_keys.subscribe()
+    }
+
     /// Takes note of what is wrong with what a gateway depends on; nothing: all is well.
     pub fn note_gateway(&self, reasons: Vec<String>) {
         self.note(Concern::Gateway, reasons);
@@ -194,14 +202,14 @@ impl Node {
     pub fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
         let start = Instant::now();
         let checked = self.limiter.try_check(request).map_err(refused)?;
-        self.count(&checked, checked.rules(), start.elapsed());
+        self.take_note(request, &checked, start.elapsed());
         Ok(checked)
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
     pub async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
-        self.count(&checked, checked.rules(), arrived.elapsed());
+        self.take_note(request, &checked, arrived.elapsed());
         Ok(checked)
     }
 
@@ -215,7 +223,7 @@ impl Node {
     ) -> Result<Waited, ErrorBody> {
         let waited = self.limiter.check_or_wait(request, arrived, patience).await.map_err(refused)?;
         let took = arrived.elapsed().saturating_sub(waited.waited);
-        self.count(&waited.checked, waited.checked.rules(), took);
+        self.take_note(request, &waited.checked, took);
         Ok(waited)
     }
 
@@ -224,9 +232,9 @@ impl Node {
         let start = Instant::now();
         let decided = self.limiter.check_all(requests).await;
         let took = start.elapsed();
-        let each = decided.into_iter().map(|checked| {
+        let each = requests.iter().zip(decided).map(|(request, checked)| {
             let checked = checked.map_err(refused)?;
-            self.count(&checked, checked.rules(), took);
+            self.take_note(request, &checked, took);
             Ok(checked)
         });
         each.collect()
@@ -289,7 +297,13 @@ impl Node {
         took: Duration,
     ) {
         self.count(&checked.decision, checked.rules(), took);
+        self.insight.see_descriptors(&checked.decision, checked.rules());
         self.metrics.descriptors.count(&checked.said, descriptors, checked.rules());
+    }
+
+    fn take_note(&self, request: &Request<'_>, checked: &Checked, took: Duration) {
+        self.count(checked, checked.rules(), took);
+        self.insight.see(request, checked, checked.rules());
     }
 
     fn count(&self, decision: &Decision, rules: &RuleSet, took: Duration) {

@@ -5,6 +5,7 @@ mod cluster;
 mod explain;
 mod health;
 mod index;
+mod insight;
 mod rules;
 mod status;
 
@@ -35,6 +36,7 @@ use change::About;
 pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use cluster::{ClusterBody, state as member_state};
 pub(crate) use health::HealthBody;
+pub(crate) use insight::InsightBody;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
 
@@ -73,6 +75,7 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/explain", "POST", post(explain::explain)),
         ("/v1/status", "GET", get(status::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
+        ("/v1/insight", "GET", get(insight::show)),
         ("/v1/documents", "GET", get(rules::documents)),
         ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),

@@ -5,6 +5,7 @@
 mod cluster;
 mod decisions;
 mod descriptors;
+mod insight;
 mod modes;
 mod store;
 mod tiers;
@@ -102,6 +103,7 @@ impl Collector for Scrape {
         store::encode(&node.limiter, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;
         waiting::encode(&node.limiter, &mut encoder)?;
+        insight::encode(&node.insight, &mut encoder)?;
         if let Some(cluster) = &node.cluster {
             cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
         }

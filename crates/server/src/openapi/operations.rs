@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, RefusalBody};
 
 use super::Schemas;
-use crate::admin::{ClusterBody, HealthBody, RulesBody, StatusBody, Valid};
+use crate::admin::{ClusterBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
 use crate::metrics;
 
@@ -266,6 +266,11 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
         get("/v1/cluster", "The nodes that know each other, as this one sees them")
             .answers(200, "Who they are and how they are doing", &schemas.response::<ClusterBody>())
             .answers(404, "This node knows of no others", &schemas.response::<ErrorBody>()),
+        get("/v1/insight", "Which keys are hot, and who is refused").answers(
+            200,
+            "What traffic is like, as this node sees it; names are as clients sent them",
+            &schemas.response::<InsightBody>(),
+        ),
         get("/v1/status", "All about the node at a glance").answers(
             200,
             "The node",

@@ -13,6 +13,7 @@ mod client;
 mod drain;
 mod etcd;
 mod grpc;
+mod insight;
 mod metrics;
 mod openapi;
 mod protocol;

@@ -1,0 +1,171 @@
+//! Keys that are asked for very often, found without making anybody wait.
+//!
+//! One decision in sixteen is looked at, and stands for sixteen; if the threshold is low, more of them, down to each. Keys are
+//! counted in parts by their hash, each behind a lock that is tried and never waited for. Names are made for keys that come twice
+//! in a window, which few of a flood of ever new ones do.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tidegate::{Decision, Request, RuleSet};
+use tidegate_core::{Identity, Key, Path, Secret, Timestamp};
+use tokio::sync::broadcast;
+
+use super::heavy_hitters::{Fingerprint, HeavyHitters};
+use super::hot_board::{HotBoard, HotKey, HotKeyEvent, Named, Seen};
+use super::name;
+use super::sampling::{self, DECISIONS};
+
+/// Of how many decisions one is looked at.
+const USUAL_STRIDE: u32 = 16;
+
+/// A key at the threshold is seen so often a second at least, if there are so many requests: enough to tell its rate.
+const LEAST_SAMPLES: u32 = 500;
+
+/// In how many parts keys are counted.
+const PARTS: usize = 8;
+
+/// How many keys there is room for in each.
+const ROOM: usize = 128;
+
+/// How many events wait for whoever is slow to hear of them.
+const EVENTS: usize = 256;
+
+/// Finds hot keys.
+#[derive(Debug)]
+pub(crate) struct HotKeys {
+    secret: Secret,
+    stride: u32,
+    parts: [Mutex<Part>; PARTS],
+    board: Mutex<HotBoard>,
+    events: broadcast::Sender<HotKeyEvent>,
+}
+
+/// Some of the keys.
+#[derive(Debug)]
+struct Part {
+    /// In this window.
+    now: HeavyHitters<Option<Arc<Named>>>,
+    /// In the one before, where names are found again.
+    before: HeavyHitters<Option<Arc<Named>>>,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { now: HeavyHitters::new(ROOM), before: HeavyHitters::new(ROOM) }
+    }
+}
+
+impl HotKeys {
+    /// Keys with more than `threshold` requests a second are hot.
+    pub(crate) fn new(threshold: NonZeroU32, secret: Secret, now: Timestamp) -> Self {
+        Self {
+            secret,
+            stride: (threshold.get() / LEAST_SAMPLES).clamp(1, USUAL_STRIDE),
+            parts: Default::default(),
+            board: Mutex::new(HotBoard::new(u64::from(threshold.get()), now)),
+            events: broadcast::Sender::new(EVENTS),
+        }
+    }
+
+    /// Takes note of a decision, or of none, as chance has it.
+    #[inline]
+    pub(crate) fn see(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+        if sampling::is_due(&DECISIONS, self.stride) {
+            self.look_at(request, decision, rules);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+        let Ok(path) = Path::parse(request.path) else { return };
+        for said in &decision.verdicts {
+            let Some(identity) = rules.identity(said.rule, request, &path) else { continue };
+            let rule = &*rules.rule(said.rule).id;
+            let key = Key::new(rule, said.verdict.quota.algorithm(), identity.tag(&self.secret));
+            self.count(Fingerprint(key.fingerprint()), rule, &identity);
+        }
+    }
+
+    fn count(&self, key: Fingerprint, rule: &str, identity: &Identity<'_>) {
+        let part = usize::from(key.0[1].to_le_bytes()[0]) % PARTS;
+        // Whoever is in the way is done before it would matter that this one was not counted.
+        let Some(mut part) = self.parts[part].try_lock() else { return };
+        let Part { now, before } = &mut *part;
+        let weight = u64::from(self.stride);
+        let counted = now.add(key, weight);
+        if counted.value.is_none() && counted.certain() > weight {
+            let known = before.get(key).and_then(|before| before.value.clone());
+            counted.value = Some(known.unwrap_or_else(|| {
+                Arc::new(Named { rule: name::shown(rule).into(), identity: name::shown(identity).into() })
+            }));
+        }
+    }
+
+    /// Ends the window if it is time, and tells what has changed by it. To be called some twenty times a second.
+    pub(crate) fn tick(&self, now: Timestamp) {
+        let events = {
+            let mut board = self.board.lock();
+            if board.is_over(now).is_none() {
+                return;
+            }
+            board.turn(now, &self.turn())
+        };
+        for event in events {
+            match &event {
+                HotKeyEvent::Hot(key) => {
+                    tracing::warn!(rule = &*key.rule, identity = &*key.identity, rate = key.rate, "hot key");
+                }
+                HotKeyEvent::Cooled(key) => {
+                    tracing::info!(
+                        rule = &*key.rule,
+                        identity = &*key.identity,
+                        rate = key.rate,
+                        "key cooled down"
+                    );
+                }
+            }
+            // Nobody need listen.
+            let _ = self.events.send(event);
+        }
+    }
+
+    /// Starts counting anew, and says what was counted for certain.
+    fn turn(&self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        for part in &self.parts {
+            let mut part = part.lock();
+            let Part { now, before } = &mut *part;
+            std::mem::swap(now, before);
+            now.clear();
+            seen.extend(before.iter().filter_map(|counted| {
+                let named = Arc::clone(counted.value.as_ref()?);
+                Some(Seen { key: counted.key, requests: counted.certain(), named })
+            }));
+        }
+        seen
+    }
+
+    /// The keys with most requests of late, hot or not.
+    pub(crate) fn top(&self) -> Vec<HotKey> {
+        self.board.lock().top().to_vec()
+    }
+
+    /// How many keys are hot.
+    pub(crate) fn hot(&self) -> usize {
+        self.board.lock().hot()
+    }
+
+    /// Hears of keys that become hot or cool down from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<HotKeyEvent> {
+        self.events.subscribe()
+    }
+
+    /// How many keys are remembered.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> usize {
+        let of = |part: &Part| part.now.len() + part.before.len();
+        self.parts.iter().map(|part| of(&part.lock())).sum()
+    }
+}

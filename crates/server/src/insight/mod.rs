@@ -1,0 +1,99 @@
+//! What traffic is like: which keys are hot, and who is refused.
+//!
+//! Fed by every decision, so nearly nothing may happen here per decision: see [`sampling`]. Memory is bounded whatever clients send,
+//! and their names are for administrators only: never part of a metric.
+
+mod countries;
+mod heavy_hitters;
+mod hot_board;
+mod hot_keys;
+mod name;
+mod refusals;
+mod rings;
+mod sampling;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::{Decision, Request, RuleSet, Status};
+use tidegate_core::tier::TierIndex;
+use tidegate_core::{Secret, Timestamp};
+use tokio::time::sleep;
+
+use crate::config::Config;
+use crate::node::Node;
+
+use countries::Countries;
+pub use hot_board::{HotKey, HotKeyEvent};
+pub(crate) use hot_keys::HotKeys;
+use refusals::Refusal;
+pub(crate) use refusals::{By, Refusals, Refused};
+pub(crate) use rings::Period;
+
+/// How often to look whether keys have become hot.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is known of a node's traffic.
+#[derive(Debug)]
+pub(crate) struct Insight {
+    pub(crate) hot_keys: HotKeys,
+    pub(crate) refusals: Refusals,
+}
+
+impl Insight {
+    pub(crate) fn new(config: &Config, now: Timestamp) -> std::io::Result<Self> {
+        let countries = config.geoip.as_deref().map(Countries::open).transpose()?;
+        let mut secret = [0; 16];
+        aws_lc_rs::rand::fill(&mut secret).map_err(std::io::Error::other)?;
+        let secret = Secret::new(secret);
+        Ok(Self {
+            hot_keys: HotKeys::new(config.hot_key_rate, secret, now),
+            refusals: Refusals::new(secret, countries),
+        })
+    }
+
+    /// Takes note of the decision on a request.
+    #[inline]
+    pub(crate) fn see(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+        self.hot_keys.see(request, decision, rules);
+        if !decision.allowed {
+            let Request { user, tenant, ip, .. } = *request;
+            self.see_refusal((user, tenant, ip), decision, rules);
+        }
+    }
+
+    /// Takes note of the decision on what a proxy says about a request, which does not tell who asks.
+    pub(crate) fn see_descriptors(&self, decision: &Decision, rules: &RuleSet) {
+        if !decision.allowed {
+            self.see_refusal((None, None, None), decision, rules);
+        }
+    }
+
+    #[inline(never)]
+    fn see_refusal(
+        &self,
+        (user, tenant, ip): (Option<&str>, Option<&str>, Option<IpAddr>),
+        decision: &Decision,
+        rules: &RuleSet,
+    ) {
+        // That limits could not be checked is nobody's doing.
+        if decision.status == Status::Unavailable {
+            return;
+        }
+        let rule = decision.cause().map(|rule| &*rules.rule(rule).id);
+        let tier = decision.tier.map(TierIndex::get).and_then(|tier| rules.tiers().get(tier));
+        let tier = tier.map(|tier| &*tier.name);
+        self.refusals.see(&Refusal { user, tenant, ip, rule, tier }, decision.at);
+    }
+}
+
+/// Looks for hot keys, for as long as this runs.
+pub(crate) async fn watch(node: Arc<Node>) {
+    loop {
+        sleep(LOOK).await;
+        node.insight.hot_keys.tick(node.now());
+    }
+}
