@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::access::Access;
 use crate::admin::Admin;
+use crate::alerts;
 use crate::caller::Gate;
 use crate::config::Config;
 use crate::drain::Serving;
@@ -118,6 +119,9 @@ impl Base {
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
+        background.spawn(alerts::watch(Arc::clone(&node)));
+        background.spawn(alerts::watch_store(Arc::clone(&node)));
+        background.spawn(alerts::deliver(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
         if let Some(cluster) = &config.cluster {
             background.spawn(cluster.clone().answer(Arc::clone(&node)));
