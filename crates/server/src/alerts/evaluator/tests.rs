@@ -223,6 +223,8 @@ fn memory_is_bounded() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
     /// Whatever happens: an alert fires and is over in turns, and never sooner than it may.
     #[test]
     fn news_come_in_turns(steps in prop::collection::vec((1_u64..120, any::<bool>(), any::<bool>()), 1..60)) {
