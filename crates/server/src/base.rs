@@ -119,7 +119,8 @@ impl Base {
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
-        background.spawn(alerts::watch(Arc::clone(&node)));
+        let connections = [serving.connections(), door.connections()].concat();
+        background.spawn(alerts::watch(Arc::clone(&node), connections));
         background.spawn(alerts::watch_store(Arc::clone(&node)));
         background.spawn(alerts::deliver(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));

@@ -55,11 +55,9 @@ impl Seen<'_> {
                 Some(format!("a replica of {} is {lag:?} behind", shard.name))
             }),
             Alert::ConnectionsExhausted => {
-                let full = |(_, share): &&(String, f64)| *share >= settings.connections;
-                let here = figures.connections.as_ref().filter(full);
-                let here = here.map(|(name, share)| {
-                    format!("{} of the connections of {name} are taken", percent(*share))
-                });
+                let here = figures.connections.filter(|share| *share >= settings.connections);
+                let here =
+                    here.map(|share| format!("{} of a listener's connections are taken", percent(share)));
                 here.or_else(|| self.loaded("connections", |load| load.connections, settings.connections))
             }
             Alert::Rejections => {

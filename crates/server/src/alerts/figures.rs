@@ -20,8 +20,8 @@ pub(crate) struct Figures {
     pub(crate) rules_version: u64,
     /// None if counters are in memory.
     pub(crate) store: Option<StoreFigures>,
-    /// The listener that has least room, and the share of its connections that are taken, if that is known.
-    pub(crate) connections: Option<(String, f64)>,
+    /// The share of connections that are taken, of the listener that has least room.
+    pub(crate) connections: Option<f64>,
     /// A key that is asked for far more than others, if such are looked for and there is one.
     pub(crate) hot_key: Option<String>,
 }

@@ -30,6 +30,7 @@ pub use webhook::{Webhook, WebhookError, WebhookStyle};
 
 use crate::config::{Config, SharedStore};
 use crate::health::Moment;
+use crate::listen::Connections;
 use crate::node::Node;
 
 /// How often the servers of a store are asked how busy they are.
@@ -97,11 +98,12 @@ fn tell(news: &News) {
     }
 }
 
-/// Keeps the node's alerts true, for as long as this runs.
-pub(crate) async fn watch(node: Arc<Node>) {
+/// Keeps the node's alerts true, for as long as this runs, with an eye on the connections of its listeners.
+pub(crate) async fn watch(node: Arc<Node>, connections: Vec<Connections>) {
     let every = node.alerts.read(|evaluator| evaluator.settings().every).max(Duration::from_millis(10));
     loop {
-        let figures = Figures::of(&node, &node.alerts.loads());
+        let mut figures = Figures::of(&node, &node.alerts.loads());
+        figures.connections = connections.iter().map(Connections::share).reduce(f64::max);
         node.alerts.look(&figures, node.moment());
         sleep(every).await;
     }

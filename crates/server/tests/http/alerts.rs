@@ -3,6 +3,7 @@
 mod deployed;
 mod receiver;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +16,9 @@ use tidegate_server::{
     AlertSettings, Config, RulesFeed, SharedStore, StoreReport, StoreReporter, Webhook, WebhookStyle,
 };
 use tidegate_sources::FileSource;
+use tidegate_testkit::Certificates;
 
-use crate::client::{Running, config, eventually, start_with};
+use crate::client::{Ask, Connection, Running, config, eventually, start_with};
 use receiver::Receiver;
 
 const RULES: &str = "rules:\n  - {rule_id: each, identifier_type: user_id, limit: 9, window: 1h}\n";
@@ -197,6 +199,41 @@ async fn slack_and_pager_duty_get_what_they_understand() {
     assert_eq!(actions, ["trigger", "resolve"]);
     assert!(told.iter().all(|body| body["dedup_key"] == "tidegate/edge-1/store_down"));
     assert!(told.iter().all(|body| body["routing_key"] == "key"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_over_tls_is_told_if_its_certificate_is_good() {
+    let certificates = Certificates::generate();
+    let receiver = Receiver::start_tls(&certificates).await;
+    let url = format!("https://localhost:{}/hook?key=secret", receiver.address.port());
+    let trusting = |authorities: &Path| {
+        let webhook = Webhook::with_authorities(&url, WebhookStyle::Generic, Some(authorities)).unwrap();
+        webhook.first_pause(Duration::from_millis(5))
+    };
+    let store = Arc::new(Switch { down: AtomicBool::new(true), ..Switch::default() });
+    let stranger = start(&store, Some(trusting(&Certificates::generate().authority()))).await;
+    eventually("a failure", async || alerts(&stranger).await["webhook"]["failed"] != 0).await;
+    let shown = alerts(&stranger).await["webhook"].clone();
+    assert!(shown["problem"].as_str().unwrap().contains("TLS"), "{shown}");
+    assert_eq!(receiver.taken(), [] as [Value; 0]);
+    let server = start(&store, Some(trusting(&certificates.authority()))).await;
+    eventually("it is taken", async || alerts(&server).await["webhook"]["delivered"] != 0).await;
+    assert!(receiver.taken().iter().any(|body| body["state"] == "firing"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_that_is_full_is_told() {
+    let config = Config { alerts: soon(), max_connections: 20, ..config() };
+    let server = start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await;
+    let mut held = Vec::new();
+    for _ in 0..19 {
+        let mut connection = Connection::open(server.addresses.http).await;
+        connection.send(Ask::post("/v1/check", r#"{"user":"a","resource":"/"}"#)).await;
+        held.push(connection);
+    }
+    eventually("it fires", async || is_active(&server, "connections_exhausted").await).await;
+    drop(held);
+    eventually("it is over", async || !is_active(&server, "connections_exhausted").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,8 +119,8 @@ const CASES: &[(Alert, Change, Change, u64)] = &[
     ),
     (
         Alert::ConnectionsExhausted,
-        |b| b.figures.connections = Some(("http".to_owned(), 0.95)),
-        |b| b.figures.connections = Some(("http".to_owned(), 0.94)),
+        |b| b.figures.connections = Some(0.95),
+        |b| b.figures.connections = Some(0.94),
         60,
     ),
     (Alert::Rejections, |bench| bench.decide(21, 0), |bench| bench.decide(20, 0), 60),
