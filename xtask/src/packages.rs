@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 18] = [
+const NEEDED: [Needed; 19] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -42,6 +42,8 @@ const NEEDED: [Needed; 18] = [
     Needed { program: "nginx", package: "nginx" },
     Needed { program: "haproxy", package: "haproxy" },
     Needed { program: "caddy", package: "caddy" },
+    // Checks metrics and the rules for alerts (deploy/prometheus).
+    Needed { program: "promtool", package: "prometheus" },
     // Load over HTTP/2, as proxies and gRPC clients send it.
     Needed { program: "h2load", package: "nghttp2-client" },
     // Brings the servers that are not packaged for the system.

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::access::Access;
 use crate::admin::Admin;
+use crate::alerts;
 use crate::caller::Gate;
 use crate::config::Config;
 use crate::drain::Serving;
@@ -120,6 +121,10 @@ impl Base {
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
         background.spawn(insight::watch(Arc::clone(&node)));
+        let connections = [serving.connections(), door.connections()].concat();
+        background.spawn(alerts::watch(Arc::clone(&node), connections));
+        background.spawn(alerts::watch_store(Arc::clone(&node)));
+        background.spawn(alerts::deliver(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
         if let Some(cluster) = &config.cluster {
             background.spawn(cluster.clone().answer(Arc::clone(&node)));

@@ -13,6 +13,7 @@ use tidegate::store::Store;
 use tidegate::{Clock, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
+use crate::alerts::{AlertSettings, StoreReporter, Webhook};
 use crate::membership::Membership;
 use crate::modes::Thresholds;
 use crate::tiers::UserTiers;
@@ -78,6 +79,10 @@ pub struct Config {
     pub peers_heard: Option<PeersHeard>,
     /// How long things have to be so before the mode changes for them.
     pub thresholds: Thresholds,
+    /// When alerts fire.
+    pub alerts: AlertSettings,
+    /// Who is told of them, besides the log.
+    pub alert_webhook: Option<Webhook>,
     /// Where users' tiers are looked up that neither requests nor rules name.
     pub tiers: Option<UserTiers>,
     /// Where the last good rules are kept, to start with when their source is away.
@@ -123,6 +128,8 @@ impl Default for Config {
             emergency_cap: DEFAULT_EMERGENCY_CAP,
             peers_heard: None,
             thresholds: Thresholds::default(),
+            alerts: AlertSettings::default(),
+            alert_webhook: None,
             tiers: None,
             rules_cache: None,
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
@@ -161,6 +168,8 @@ impl fmt::Debug for Config {
             .field("cluster", &self.cluster)
             .field("peers_heard", &self.peers_heard.is_some())
             .field("thresholds", &self.thresholds)
+            .field("alerts", &self.alerts)
+            .field("alert_webhook", &self.alert_webhook)
             .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }
@@ -221,12 +230,24 @@ pub struct TlsFiles {
 pub struct SharedStore {
     kind: String,
     store: Arc<dyn Store>,
+    reporter: Option<StoreReporter>,
 }
 
 impl SharedStore {
     /// A store of a kind, such as `redis`, which is what health reports call it.
     pub fn new(kind: impl Into<String>, store: Arc<dyn Store>) -> Self {
-        Self { kind: kind.into(), store }
+        Self { kind: kind.into(), store, reporter: None }
+    }
+
+    /// The same, whose servers can be asked how busy they are: for alerts and metrics.
+    #[must_use]
+    pub fn reporting(mut self, reporter: StoreReporter) -> Self {
+        self.reporter = Some(reporter);
+        self
+    }
+
+    pub(crate) fn reporter(&self) -> Option<&StoreReporter> {
+        self.reporter.as_ref()
     }
 
     pub(crate) fn kind(&self) -> &str {

@@ -45,6 +45,11 @@ impl Serving {
         self.accepting.spawn(listener.serve(self.phase.subscribe(), handler));
     }
 
+    /// The connections of each listener.
+    pub(crate) fn connections(&self) -> &[Connections] {
+        &self.connections
+    }
+
     /// What connections that are not HTTP any more are to do: see to it that they end when the phase is [`Phase::Closing`].
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()

@@ -28,6 +28,7 @@
 
 mod access;
 mod admin;
+mod alerts;
 mod base;
 mod body;
 mod caller;
@@ -71,6 +72,9 @@ pub mod front {
     pub use crate::tls::{Tls, TlsTerms};
 }
 
+pub use alerts::{
+    AlertSettings, StoreReport, StoreReporter, StoreReports, Webhook, WebhookError, WebhookStyle,
+};
 pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, SharedStore, TlsFiles};
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;

@@ -314,6 +314,12 @@ impl Connections {
         (self.room as usize).saturating_sub(self.slots.available_permits())
     }
 
+    /// The share of the room for them that is taken.
+    pub(crate) fn share(&self) -> f64 {
+        let taken = u32::try_from(self.count()).unwrap_or(self.room);
+        f64::from(taken) / f64::from(self.room)
+    }
+
     /// Waits until there are none; nobody may be accepting any more.
     pub(crate) async fn gone(&self) {
         drop(self.slots.acquire_many(self.room).await);

@@ -20,6 +20,7 @@ use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::{Notify, broadcast};
 
 use crate::access::Access;
+use crate::alerts::Alerts;
 use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
@@ -38,6 +39,7 @@ pub struct Node {
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) insight: Insight,
+    pub(crate) alerts: Alerts,
     pub(crate) access: Access,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
@@ -129,6 +131,7 @@ impl Node {
             store_kind: config.store.as_ref().map_or("memory", SharedStore::kind).to_owned(),
             health: Health::new(config.thresholds, Moment { instant: Instant::now(), time: clock.now() }),
             insight: Insight::new(config, clock.now())?,
+            alerts: Alerts::new(config),
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
@@ -330,7 +333,7 @@ impl Node {
         self.clock.now()
     }
 
-    fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         Moment { instant: Instant::now(), time: self.now() }
     }
 

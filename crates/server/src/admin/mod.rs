@@ -1,5 +1,6 @@
 //! The admin listener: how the node is doing, what rules it has, what they would do.
 
+mod alerts;
 mod change;
 mod cluster;
 mod explain;
@@ -33,6 +34,7 @@ use crate::{metrics, reply::text};
 use change::About;
 
 /// The bodies the API description describes.
+pub(crate) use alerts::AlertsBody;
 pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use cluster::{ClusterBody, state as member_state};
 pub(crate) use health::HealthBody;
@@ -74,6 +76,7 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/rules/validate", "POST", post(rules::validate)),
         ("/v1/explain", "POST", post(explain::explain)),
         ("/v1/status", "GET", get(status::show)),
+        ("/v1/alerts", "GET", get(alerts::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
         ("/v1/insight", "GET", get(insight::show)),
         ("/v1/documents", "GET", get(rules::documents)),

@@ -2,6 +2,7 @@
 //!
 //! Labels are bounded by the rules and the store: a rule, a known tier, an outcome, a shard; never a user or an address.
 
+mod alerts;
 mod cluster;
 mod decisions;
 mod descriptors;
@@ -104,6 +105,7 @@ impl Collector for Scrape {
         tiers::encode(&node.limiter, &mut encoder)?;
         waiting::encode(&node.limiter, &mut encoder)?;
         insight::encode(&node.insight, &mut encoder)?;
+        alerts::encode(&node.alerts, &mut encoder)?;
         if let Some(cluster) = &node.cluster {
             cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, RefusalBody};
 
 use super::Schemas;
-use crate::admin::{ClusterBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid};
+use crate::admin::{AlertsBody, ClusterBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
 use crate::metrics;
 
@@ -262,6 +262,11 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
             200,
             "OpenMetrics text",
             metrics::CONTENT_TYPE,
+        ),
+        get("/v1/alerts", "What is wrong, what was, and what else happened").answers(
+            200,
+            "Alerts that fire, alerts that are over, and events",
+            &schemas.response::<AlertsBody>(),
         ),
         get("/v1/cluster", "The nodes that know each other, as this one sees them")
             .answers(200, "Who they are and how they are doing", &schemas.response::<ClusterBody>())

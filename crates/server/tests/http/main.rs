@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod alerts;
 mod authorize;
 mod bad_input;
 mod batch;
