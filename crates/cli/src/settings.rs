@@ -120,6 +120,8 @@ impl Settings {
             },
             rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
+            hot_key_rate: default.hot_key_rate,
+            geoip: default.geoip,
             clock: default.clock,
         };
         let store = options.store.unwrap_or(Store::Memory);

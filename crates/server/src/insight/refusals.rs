@@ -93,7 +93,9 @@ impl Refusals {
     /// Takes note of a refusal.
     pub(crate) fn see(&self, refusal: &Refusal<'_>, at: Timestamp) {
         let second = at.as_millis() / 1000;
-        let flood = second <= self.flood_until.load(Ordering::Relaxed);
+        // Seconds that a clock was turned back from do not count.
+        let flood =
+            self.flood_until.load(Ordering::Relaxed).checked_sub(second).is_some_and(|left| left <= 1);
         if flood && !sampling::is_due(&REFUSALS, STRIDE) {
             return;
         }
@@ -311,6 +313,9 @@ mod tests {
         let calm = Refusal { rule: Some("s"), ..Refusal::default() };
         (0..7).for_each(|_| refusals.see(&calm, at(5)));
         assert!(most(&refusals, By::Rule, Period::Day, at(5)).contains(&("s".into(), 7, 0)));
+        let before = Timestamp::from_millis(START - 60_000);
+        (0..7).for_each(|_| refusals.see(&calm, before));
+        assert_eq!(refusals.by_hour(before)[23], 7, "nor is it a flood before it began");
     }
 
     #[test]

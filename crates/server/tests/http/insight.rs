@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde_json::{Value, json};
 use tidegate::core::Span;
-use tidegate_server::{Config, RulesFeed};
+use tidegate_server::{Config, RulesFeed, Server};
 
 use crate::client::{Ask, Connection, Running, config, eventually, send, start, start_with};
 
@@ -121,4 +121,14 @@ async fn descriptors_are_counted_by_rule() {
     let seen = insight(&server).await["refusals"]["1h"].clone();
     assert_eq!(seen["rules"], json!([{"name": "described", "count": 2, "error": 0}]));
     assert_eq!(seen["users"], json!([]));
+}
+
+#[tokio::test]
+async fn a_file_of_countries_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("countries.mmdb");
+    std::fs::write(&file, "no such thing").unwrap();
+    let config = Config { geoip: Some(file), ..config() };
+    let error = Server::bind(config, RulesFeed::fixed("rules.yaml", RULES)).await.unwrap_err();
+    assert!(error.to_string().contains("countries.mmdb"), "{error}");
 }
