@@ -99,7 +99,7 @@ impl Evaluator {
     /// Takes note of how things are at `now`, and says what is new.
     pub(crate) fn look(&mut self, figures: &Figures, now: Moment) -> Vec<News> {
         let AlertSettings { window, baseline, .. } = self.settings;
-        self.looks.add(figures, now.instant, window + baseline);
+        self.looks.add(figures, now.instant, window.saturating_add(baseline));
         let (recent, before) = (self.looks.recent(window), self.looks.before(window, baseline));
         let seen = Seen { figures, recent: &recent, before: before.as_ref(), settings: &self.settings };
         let mut news = Vec::new();

@@ -62,7 +62,7 @@ impl Looks {
     /// What happened before the last `window`, if at least half of `baseline` was seen.
     pub(super) fn before(&self, window: Duration, baseline: Duration) -> Option<Recent> {
         let last = self.0.back()?;
-        let before = between(self.at(last.at, window + baseline), self.at(last.at, window));
+        let before = between(self.at(last.at, window.saturating_add(baseline)), self.at(last.at, window));
         (before.over >= baseline / 2).then_some(before)
     }
 

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use tidegate::store::{
     Answer, BreakerState, Deadline, Failure, Group, Outcome, Outcomes, Shard, ShardStats, Store,
 };
+use tidegate_redis::{RedisStore, ServerReport};
 use tidegate_server::{
     AlertSettings, Config, RulesFeed, SharedStore, StoreReport, StoreReporter, Webhook, WebhookStyle,
 };
 use tidegate_sources::FileSource;
-use tidegate_testkit::Certificates;
+use tidegate_testkit::{Certificates, Redis};
 
 use crate::client::{Ask, Connection, Running, config, eventually, start_with};
 use receiver::Receiver;
@@ -126,6 +127,37 @@ async fn what_servers_of_the_store_say_of_themselves_is_watched() {
     eventually("it fires", async || is_active(&server, "store_memory_critical").await).await;
     assert_eq!(server.metric(r#"tidegate_store_memory_ratio{shard="one"}"#).await, Some(0.95));
     assert!(!is_active(&server, "connections_exhausted").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_fills_up_is_told_by_the_name_of_its_shard() {
+    let redis = Redis::start();
+    let store = Arc::new(RedisStore::builder(redis.url().parse().unwrap()).start().unwrap());
+    let asked = Arc::clone(&store);
+    let reporter = StoreReporter::new(move || {
+        let store = Arc::clone(&asked);
+        Box::pin(async move {
+            let servers = store.inspect().await.into_iter();
+            let known = servers.filter_map(|(name, said)| Some((name, said.ok()?)));
+            let report = |said: ServerReport| StoreReport {
+                memory: Some((said.used_memory, said.max_memory)),
+                ..StoreReport::default()
+            };
+            known.map(|(name, said)| (name, report(said))).collect()
+        })
+    });
+    let info: String = redis.query(&["INFO", "memory"]);
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let room = used.trim().parse::<u64>().unwrap() * 21 / 20;
+    redis.query::<()>(&["CONFIG", "SET", "maxmemory", &room.to_string()]);
+    let store = SharedStore::new("redis", store).reporting(reporter);
+    let config = Config { store: Some(store), alerts: soon(), ..config() };
+    let server = start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await;
+    eventually("it fires", async || is_active(&server, "store_memory").await).await;
+    let active = alerts(&server).await["active"].clone();
+    let told = active.as_array().unwrap().iter().find(|each| each["alert"] == "store_memory").unwrap();
+    let summary = told["summary"].as_str().unwrap();
+    assert!(summary.starts_with(&redis.address().to_string()), "{summary}");
 }
 
 #[tokio::test]
