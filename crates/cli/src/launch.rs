@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidegate::redis::RedisStore;
+use tidegate::redis::{RedisStore, ServerReport};
 use tidegate_rules::EXAMPLE;
-use tidegate_server::{Config, Membership, RulesFeed, RunError, SharedStore, StartError, UserTiers};
+use tidegate_server::{
+    Config, Membership, RulesFeed, RunError, SharedStore, StartError, StoreReport, StoreReporter, UserTiers,
+};
 use tidegate_sources::PostgresTiers;
 
 use crate::failure::{Failure, Outcome};
@@ -103,7 +106,32 @@ fn shared_store(settings: &Settings, cluster: Option<&Membership>) -> Result<Opt
              where they are (--cluster) or how many (--nodes)"
         );
     }
-    Ok(Some(SharedStore::new("redis", Arc::new(store))))
+    let store = Arc::new(store);
+    let reporter = reporter(&store);
+    Ok(Some(SharedStore::new("redis", store).reporting(reporter)))
+}
+
+/// Tells how busy the servers of a store are.
+fn reporter(store: &Arc<RedisStore>) -> StoreReporter {
+    let store = Arc::clone(store);
+    StoreReporter::new(move || {
+        let store = Arc::clone(&store);
+        Box::pin(async move {
+            let servers = store.inspect().await.into_iter();
+            servers.filter_map(|(name, said)| Some((name, load(&said.ok()?)))).collect()
+        })
+    })
+}
+
+fn load(said: &ServerReport) -> StoreReport {
+    let of = |used: u64, most: u64| (most > 0).then_some((used, most));
+    StoreReport {
+        cpu_time: Some(said.cpu_time),
+        memory: of(said.used_memory, said.max_memory),
+        connections: of(said.clients, said.max_clients),
+        // Replicas report every second, in whole seconds: up to one of them says nothing.
+        replication_lag: said.replicas.iter().max().map(|lag| Duration::from_secs(lag.saturating_sub(1))),
+    }
 }
 
 /// Why the server does not start, with the options that help.

@@ -271,6 +271,47 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HEADER", env = "TIDEGATE_TIER_HEADER", help_heading = "Proxies")]
     pub(crate) tier_header: Option<HeaderName>,
 
+    /// From how many requests a second on a key is called hot: one rule's counter for one identity [default: 10000]
+    #[arg(long, value_name = "N", env = "TIDEGATE_HOT_KEY_RATE", help_heading = "Watching")]
+    pub(crate) hot_key_rate: Option<NonZeroU32>,
+
+    /// A file in MaxMind's format that knows which country an address is in, to count refusals by [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_GEOIP", help_heading = "Watching")]
+    pub(crate) geoip: Option<PathBuf>,
+
+    /// Where alerts are posted to, besides the log and /v1/alerts [default: none]
+    // Shown to nobody: the URLs of webhooks are secrets.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "TIDEGATE_ALERT_WEBHOOK",
+        hide_env_values = true,
+        help_heading = "Watching"
+    )]
+    pub(crate) alert_webhook: Option<String>,
+
+    /// In which form: generic, slack or pagerduty [default: generic]
+    #[arg(
+        long,
+        value_name = "FORM",
+        env = "TIDEGATE_ALERT_WEBHOOK_STYLE",
+        help_heading = "Watching",
+        hide_possible_values = true
+    )]
+    pub(crate) alert_webhook_style: Option<WebhookForm>,
+
+    /// The file with the routing key of PagerDuty's integration [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_ALERT_WEBHOOK_KEY_FILE", help_heading = "Watching")]
+    pub(crate) alert_webhook_key_file: Option<PathBuf>,
+
+    /// The authorities whose certificates the webhook's server may have, if not those that the system trusts [default: none]
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_ALERT_WEBHOOK_CA", help_heading = "Watching")]
+    pub(crate) alert_webhook_ca: Option<PathBuf>,
+
+    /// Where the runbooks are that alerts point to, if not in the repository [default: none]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_RUNBOOKS", help_heading = "Watching")]
+    pub(crate) runbooks: Option<String>,
+
     /// How long to go on accepting requests after having become unready [default: 500ms]
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_GRACE", help_heading = "Shutdown")]
     pub(crate) grace: Option<Span>,
@@ -286,6 +327,15 @@ pub(crate) struct Options {
     /// What to log [default: info]
     #[arg(long, value_name = "LEVEL", env = "TIDEGATE_LOG_LEVEL", help_heading = "Log")]
     pub(crate) log_level: Option<LogLevel>,
+}
+
+/// In which form alerts are posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WebhookForm {
+    #[default]
+    Generic,
+    Slack,
+    Pagerduty,
 }
 
 /// When a server that fails is left alone.

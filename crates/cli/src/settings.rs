@@ -10,7 +10,9 @@ use clap::ArgMatches;
 use ipnet::IpNet;
 use tidegate::TierOptions;
 use tidegate_core::Span;
-use tidegate_server::{AdminTokens, Config, IdentityHeaders, RlsExtras, Thresholds, TlsFiles};
+use tidegate_server::{
+    AdminTokens, Config, IdentityHeaders, RlsExtras, Thresholds, TlsFiles, Webhook, WebhookStyle,
+};
 use tidegate_sources::PostgresUrl;
 
 use crate::cluster::Together;
@@ -18,7 +20,7 @@ use crate::config_file;
 use crate::failure::Failure;
 use crate::options::{
     AdminLocal, BreakerPreset, Credits, DecisionOptions, List, LogFormat, LogLevel, Network, Options,
-    RlsExtra, ServeArgs, ServeOptions, ServiceArgs,
+    RlsExtra, ServeArgs, ServeOptions, ServiceArgs, WebhookForm,
 };
 use crate::source::{Primary, RulesSource};
 use crate::store::Store;
@@ -71,6 +73,21 @@ impl Settings {
             decisions.grpc_tls_client_ca,
         )?;
         let default = Config::default();
+        let name = options.node_name.clone().or_else(|| options.advertise.map(|address| address.to_string()));
+        let alert_webhook = webhook(
+            options.alert_webhook.as_deref(),
+            options.alert_webhook_style.unwrap_or_default(),
+            options.alert_webhook_key_file.as_deref(),
+            options.alert_webhook_ca.as_deref(),
+        )?;
+        let alert_webhook = match name {
+            Some(name) => alert_webhook.map(|webhook| webhook.source(name)),
+            None => alert_webhook,
+        };
+        let mut alerts = default.alerts.clone();
+        if let Some(runbooks) = options.runbooks {
+            alerts.runbooks = runbooks;
+        }
         let usual = TierOptions::default();
         let tier_options = TierOptions {
             capacity: options.tier_cache.unwrap_or(usual.capacity),
@@ -120,8 +137,10 @@ impl Settings {
             },
             rules_cache: options.rules_cache,
             max_keys: options.max_keys.unwrap_or(default.max_keys),
-            hot_key_rate: default.hot_key_rate,
-            geoip: default.geoip,
+            hot_key_rate: options.hot_key_rate.unwrap_or(default.hot_key_rate),
+            geoip: options.geoip,
+            alerts,
+            alert_webhook,
             clock: default.clock,
         };
         let store = options.store.unwrap_or(Store::Memory);
@@ -185,6 +204,36 @@ fn admin_tokens(file: Option<PathBuf>, inline: Option<String>) -> Result<Option<
         }
         (file, inline) => Ok(file.map(AdminTokens::File).or_else(|| inline.map(AdminTokens::Inline))),
     }
+}
+
+/// Says what is wrong with a webhook, but not its URL, which is a secret.
+fn webhook(
+    url: Option<&str>,
+    form: WebhookForm,
+    key_file: Option<&Path>,
+    authorities: Option<&Path>,
+) -> Result<Option<Webhook>, Failure> {
+    let Some(url) = url else {
+        let said = form != WebhookForm::default() || key_file.is_some() || authorities.is_some();
+        let message = "it is not said where alerts are posted to; give --alert-webhook URL";
+        return if said { Err(Failure::Usage(message.to_owned())) } else { Ok(None) };
+    };
+    let style = match (form, key_file) {
+        (WebhookForm::Generic, None) => WebhookStyle::Generic,
+        (WebhookForm::Slack, None) => WebhookStyle::Slack,
+        (WebhookForm::Pagerduty, Some(path)) => WebhookStyle::PagerDuty { routing_key: read_token(path)? },
+        (WebhookForm::Pagerduty, None) => {
+            let message = "PagerDuty needs the key of its integration; give --alert-webhook-key-file FILE";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        (_, Some(_)) => {
+            let message =
+                "only PagerDuty has a key; give --alert-webhook-style pagerduty, or leave the key out";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+    };
+    let webhook = Webhook::with_authorities(url, style, authorities);
+    webhook.map(Some).map_err(|error| Failure::Usage(format!("alerts cannot be posted there: {error}")))
 }
 
 /// A certificate is of no use without its key, nor the other way round.

@@ -33,6 +33,10 @@ pub struct ServerReport {
     pub eviction_policy: String,
     /// Its connections.
     pub clients: u64,
+    /// How many it may have; 0 if it does not say.
+    pub max_clients: u64,
+    /// The time that it has used processors for since it started.
+    pub cpu_time: Duration,
     /// Its replicas, and by how many seconds each lags behind.
     pub replicas: Vec<u64>,
     /// Whether it writes to disk: `none`, `snapshots`, `append-only file` or both.
@@ -85,6 +89,8 @@ fn report(address: String, info: &str, keys: u64, round_trip: (Duration, Duratio
         info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
     let text = |name: &str| fields.get(name).copied().unwrap_or_default();
     let number = |name: &str| text(name).parse().unwrap_or(0);
+    let seconds =
+        |name: &str| Duration::try_from_secs_f64(text(name).parse().unwrap_or(0.0)).unwrap_or_default();
     let version = match text("valkey_version") {
         "" => format!("redis {}", text("redis_version")),
         valkey => format!("valkey {valkey}"),
@@ -109,6 +115,8 @@ fn report(address: String, info: &str, keys: u64, round_trip: (Duration, Duratio
         max_memory: number("maxmemory"),
         eviction_policy: text("maxmemory_policy").to_owned(),
         clients: number("connected_clients"),
+        max_clients: number("maxclients"),
+        cpu_time: seconds("used_cpu_user") + seconds("used_cpu_sys"),
         replicas: (0..number("connected_slaves")).filter_map(lag).collect(),
         persistence: persistence.to_owned(),
         uptime: Duration::from_secs(number("uptime_in_seconds")),

@@ -90,9 +90,16 @@ impl Figures {
             rules_version: node.limiter.rules().version(),
             store: node.limiter.shared().map(|store| store_figures(store, loads)),
             connections: None,
-            hot_key: None,
+            hot_key: hot_key(node),
         }
     }
+}
+
+/// The hottest key that is hot, in words.
+fn hot_key(node: &Node) -> Option<String> {
+    let top = node.insight.hot_keys.top().into_iter();
+    let hottest = top.filter(|key| key.since.is_some()).max_by_key(|key| key.rate)?;
+    Some(format!("{} of rule {}: {} requests a second", hottest.identity, hottest.rule, hottest.rate))
 }
 
 fn store_figures(store: &dyn Store, loads: &BTreeMap<String, Load>) -> StoreFigures {

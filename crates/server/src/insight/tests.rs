@@ -135,32 +135,3 @@ fn countries_are_counted_if_they_are_known() {
     let most = refusals.most(By::Country, Period::Day, now);
     assert_eq!(most, [Refused { name: "SE".into(), count: 2, error: 0 }]);
 }
-
-/// How long it takes to take note of a decision: for people to read, by `--ignored --nocapture`.
-#[test]
-#[ignore = "it measures and asserts nothing"]
-fn what_it_costs() {
-    let rounds = 1_000_000u32;
-    for (users, limit) in [(1u32, 1_000_000), (500, 1_000_000), (100_000, 1_000_000), (500, 0)] {
-        let stand = Stand::new(10_000, limit);
-        let names: Vec<String> = (0..users).map(|number| format!("user-{number}")).collect();
-        let requests: Vec<Request<'_>> = names.iter().map(|name| user(name)).collect();
-        let decided = || requests.iter().map(|request| stand.limiter.try_check(request).unwrap());
-        let start = std::time::Instant::now();
-        let decided: Vec<_> = decided().collect();
-        let decision = start.elapsed().as_nanos() / u128::from(users);
-        let start = std::time::Instant::now();
-        for (request, checked) in requests.iter().zip(&decided).cycle().take(rounds as usize) {
-            stand.insight.see(request, checked, checked.rules());
-        }
-        let note = start.elapsed().as_nanos() / u128::from(rounds);
-        println!("{users} users, {limit} a minute: {note} ns on top of a cold decision's {decision} ns");
-    }
-    let refusal =
-        Refusal { user: Some("alice"), tenant: Some("acme"), rule: Some("r"), ..Refusal::default() };
-    let refusals = Refusals::new(Secret::new([1; 16]), None);
-    let start = std::time::Instant::now();
-    // A millisecond each, so that there is no flood.
-    (0..u64::from(rounds)).for_each(|at| refusals.see(&refusal, Timestamp::from_millis(at)));
-    println!("a refusal by three kinds: {} ns", start.elapsed().as_nanos() / u128::from(rounds));
-}

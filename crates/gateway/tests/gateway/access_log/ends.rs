@@ -105,12 +105,12 @@ async fn tunnels_when_they_end() {
     let unasked = Scripted::bytes(|mut stream: TcpStream| async move {
         head_of(&mut stream).await;
         let switched =
-            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\nhello";
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello";
         stream.write_all(switched).await.ok();
     });
     let mut log = Log::new();
     let gateway = log.of(Setup::to(&[unasked.address()])).start().await;
-    let asked = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n";
+    let asked = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
     let text = gateway.raw(asked.as_bytes()).await;
     assert!(text.starts_with("HTTP/1.1 101") && text.ends_with("hello"), "{text}");
     says_so(&log.next().await, &serde_json::json!({"status": 101, "bytes_out": 5, "error": null}));
