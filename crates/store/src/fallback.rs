@@ -227,7 +227,8 @@ impl<S: Store> Fallback<S> {
         for (op, outcome) in group.iter().zip(outcomes) {
             match outcome {
                 // That a hold is gone says nothing about its counter.
-                Outcome::Verdict(verdict) if owners::settles(op) && !verdict.allowed => {}
+                Outcome::Verdict(verdict) | Outcome::Local(verdict)
+                    if owners::settles(op) && !verdict.allowed => {}
                 Outcome::Verdict(verdict) if !verdict.quota.is_blocked() => {
                     self.known.learn(op.take.key.fingerprint(), verdict, None, now);
                 }
@@ -349,7 +350,14 @@ impl<S: Store> Fallback<S> {
     /// Settles holds that are here, if they are.
     fn settle_here(&self, group: &[Operation<'_>]) -> Option<Outcomes> {
         let mut said = self.local.settle(group, self.clock.now())?;
-        let share = |at: usize, quota: &Quota| said[at].verdict().map_or(*quota, |verdict| verdict.quota);
+        // A retry that held nothing has no share to tell.
+        let share = |at: usize, quota: &Quota| {
+            said[at]
+                .verdict()
+                .map(|verdict| verdict.quota)
+                .filter(|share| !share.is_blocked())
+                .unwrap_or(*quota)
+        };
         self.write_down(group, &said, share);
         for (outcome, op) in said.iter_mut().zip(group) {
             // People are told the limit, not the share of it.

@@ -102,11 +102,12 @@ fn it_says_where_it_is_and_how_to_try_it() {
     let backend = Backend::start();
     let gateway = Gateway::start(&["--upstream", &url(&backend)]);
     assert!(gateway.out().contains(&format!("1 route to {}", url(&backend))), "{}", gateway.out());
-    let mut words = gateway.curl.split_whitespace();
-    let told = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    // As it is pasted into a shell.
+    let told = Command::new("sh").args(["-c", &gateway.curl]).output().unwrap();
     let text = String::from_utf8_lossy(&told.stdout);
     assert!(told.status.success() && text.starts_with("HTTP/1.1 200"), "{text}");
-    assert!(text.contains("\nGET /\n"), "{text}");
+    assert!(text.contains("\nGET /orders/7\n") && text.contains("x-user-id: alice\n"), "{text}");
+    assert!(text.contains("x-ratelimit-limit: "), "the built-in rules are about it: {text}");
     assert_eq!(ask(&gateway.admin, "GET", "/readyz", "").0, 200);
     let (status, metrics) = ask(&gateway.admin, "GET", "/metrics", "");
     assert_eq!(status, 200);

@@ -1,7 +1,9 @@
 //! Nodes that know each other: one of them counts each key.
 
+use std::time::{Duration, Instant};
+
 use tidegate_core::{Algorithm, Quota, Retry, Span, Take};
-use tidegate_store::{FallbackSettings, Outcome};
+use tidegate_store::{Action, Deadline, FallbackSettings, Group, HoldId, Operation, Outcome, Store};
 
 use crate::fleet::Fleet;
 use crate::support::{ALGORITHMS, HOUR, take};
@@ -191,6 +193,23 @@ async fn a_request_with_several_owners_takes_from_all_or_none() {
     fleet.set_all_away(false).await;
     fleet.settle().await;
     assert_eq!(users.iter().map(|user| fleet.counted(user)).collect::<Vec<_>>(), [5, 8, 20]);
+}
+
+/// That a hold is gone says nothing about its counter: it took too long to be settled, and that is all.
+#[tokio::test]
+async fn a_hold_that_is_gone_has_nothing_forgotten() {
+    let fleet = Fleet::new(3);
+    let user = owned_by(&fleet, 1, 10);
+    for _ in 0..3 {
+        assert!(fleet.admits(0, &[user]).await, "which one node alone knows of");
+    }
+    fleet.set_all_away(true).await;
+    let settle = Operation { take: user, action: Action::Settle { id: HoldId([7, 7]) } };
+    let groups: [Group<'_>; 1] = [Group::from_elem(settle, 1)];
+    let deadline = Deadline::after(Instant::now(), Duration::from_secs(10));
+    let outcomes = fleet.nodes[0].apply(&groups, deadline).await.remove(0);
+    assert!(outcomes[0].verdict().is_some_and(|verdict| !verdict.allowed), "{outcomes:?}");
+    assert_eq!(fleet.admitted(30, user).await, 7, "as if nobody had asked");
 }
 
 /// What is known of the owner that is gone is what others heard from it.
