@@ -60,6 +60,7 @@ mod tiers;
 mod tls;
 mod tokens;
 mod wait;
+mod written_down;
 
 /// What a node serves with, for those who serve something else than decisions on it.
 pub mod front {
@@ -85,3 +86,4 @@ pub use server::{Addresses, Server};
 pub use tiers::UserTiers;
 pub use tls::TlsError;
 pub use tokens::{NamedToken, Role, Tokens, TokensError};
+pub use written_down::WrittenDown;

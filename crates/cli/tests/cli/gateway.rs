@@ -5,15 +5,13 @@ mod bodies;
 mod drain;
 mod shared;
 
-use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use tempfile::TempDir;
 use tidegate_testkit::Backend;
 
-use crate::support::{Said, ask, run, tidegate, wait_for};
+use crate::support::{Said, ask, follow, run, tidegate, wait_for};
 
 /// A running gateway; ends with the test.
 struct Gateway {
@@ -78,19 +76,6 @@ impl Drop for Gateway {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn follow(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
-    let said = Arc::new(Mutex::new(String::new()));
-    let all = Arc::clone(&said);
-    thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            let mut all = all.lock().unwrap();
-            all.push_str(&line);
-            all.push('\n');
-        }
-    });
-    said
 }
 
 fn url(backend: &Backend) -> String {

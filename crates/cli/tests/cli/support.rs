@@ -177,7 +177,8 @@ impl Drop for Server {
     }
 }
 
-fn follow(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+/// Everything that is printed, as it comes.
+pub(crate) fn follow(from: impl Read + Send + 'static) -> Arc<Mutex<String>> {
     let said = Arc::new(Mutex::new(String::new()));
     let all = Arc::clone(&said);
     thread::spawn(move || {

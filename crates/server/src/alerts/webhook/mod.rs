@@ -20,9 +20,10 @@ use tokio::time::sleep;
 use super::evaluator::News;
 use super::kind::Severity;
 use super::settings::AlertSettings;
+use crate::written_down::WrittenDown;
 use message::Message;
 use outbox::Outbox;
-use post::{Failed, Target};
+use post::{Failed, post};
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,7 +67,7 @@ pub struct WebhookError(pub(crate) String);
 /// Where alerts are posted to, and how.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    target: Arc<Target>,
+    target: Arc<WrittenDown>,
     style: WebhookStyle,
     source: String,
     first_pause: Duration,
@@ -87,7 +88,7 @@ impl Webhook {
         if matches!(&style, WebhookStyle::PagerDuty { routing_key } if routing_key.is_empty()) {
             return Err(WebhookError("PagerDuty needs the routing key of its integration".to_owned()));
         }
-        let target = Arc::new(Target::new(url, authorities).map_err(WebhookError)?);
+        let target = Arc::new(WrittenDown::new("the webhook", url, authorities).map_err(WebhookError)?);
         Ok(Self { target, style, source: "tidegate".to_owned(), first_pause: Duration::from_millis(500) })
     }
 
@@ -183,7 +184,7 @@ impl Courier {
         let body = message.body(style, source).to_string();
         let mut pause = *first_pause;
         for attempt in 1..=ATTEMPTS {
-            match target.post(&body, PATIENCE).await {
+            match post(target, &body, PATIENCE).await {
                 Ok(()) => {
                     self.delivered.fetch_add(1, Ordering::Relaxed);
                     if self.problem.lock().take().is_some() {
