@@ -76,6 +76,8 @@ impl PostgresArchive {
                 return Err(ArchiveError::Refused(rows::too_long(document)));
             }
         }
+        // What is too much by itself need not be sent to find that out.
+        rows::check_written(&self.url, &commit.writes)?;
         let (place, mut connection) = self.primary().await?;
         let mut transaction = ask(place, connection.begin()).await?;
         // Triggers put it into the rows.

@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use super::place::Place;
 use super::trouble::Trouble;
 use super::url::PostgresUrl;
-use crate::StoredText;
+use crate::{StoredText, Write};
 
 /// The largest text that is taken for a document.
 const MAX_TEXT: i32 = 1024 * 1024;
@@ -94,6 +94,14 @@ fn known(url: &PostgresUrl, version: Option<i64>) -> Result<u64, Trouble> {
              SELECT coalesce(max(version), 0) + 1 FROM tidegate_rules"
         ))
     })
+}
+
+/// Refuses to write more than there may be.
+pub(super) fn check_written(url: &PostgresUrl, writes: &[Write]) -> Result<(), Trouble> {
+    let texts = || writes.iter().filter_map(|write| write.text.as_deref());
+    let bytes: usize = texts().map(str::len).sum();
+    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    check(url, number(texts().count()), number(bytes))
 }
 
 /// Refuses more than can be meant.

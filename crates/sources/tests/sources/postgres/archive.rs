@@ -230,12 +230,21 @@ async fn many_rows_are_written_at_once_and_too_much_is_refused() {
     let why =
         refused(archive.commit(commit(1, [write("a", None, Some(&format!("{long} ")))])).await.unwrap_err());
     assert!(why.contains("a is larger than 1 MiB"), "{why}");
-    let much: Vec<Write> = (0..64).map(|name| write(&format!("x{name}"), None, Some(&long))).collect();
+    let much = (0..65).map(|name| write(&format!("x{name}"), None, Some(&long)));
     let why = refused(archive.commit(commit(1, much)).await.unwrap_err());
     assert!(why.contains("larger than 64 MiB"), "{why}");
     let why = refused(archive.commit(commit(1, [write("a", None, Some("\0"))])).await.unwrap_err());
     assert!(why.contains("leave the character out"), "{why}");
     assert_eq!(present(&archive).await.0, 1);
+
+    // Together with what is there already.
+    postgres.psql(
+        "INSERT INTO tidegate_rules (name, text) SELECT 'y' || n, repeat(' ', 1048576) FROM generate_series(1, 63) n",
+    );
+    let (version, _) = present(&archive).await;
+    let why = refused(archive.commit(commit(version, [write("a", None, Some(&long))])).await.unwrap_err());
+    assert!(why.contains("larger than 64 MiB"), "{why}");
+    assert_eq!(present(&archive).await.0, version);
 }
 
 #[tokio::test]
