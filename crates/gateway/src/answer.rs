@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE,
+    ACCEPT, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    WWW_AUTHENTICATE,
 };
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -23,6 +24,23 @@ pub enum RefusalFormat {
     Json,
     /// Problem details (RFC 9457).
     Problem,
+}
+
+/// What a client is told about limits.
+pub(crate) type Limits = Vec<(HeaderName, HeaderValue)>;
+
+/// In which form a client wants to be answered.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    accept: Option<HeaderValue>,
+    content_type: Option<HeaderValue>,
+}
+
+impl Wants {
+    /// What the headers of a request say of it.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self { accept: headers.get(ACCEPT).cloned(), content_type: headers.get(CONTENT_TYPE).cloned() }
+    }
 }
 
 /// Something that the gateway says itself.
@@ -49,7 +67,7 @@ impl<'a> Own<'a> {
     }
 
     /// A refusal for limits, with the headers that tell of them.
-    pub(crate) fn refusal(status: StatusCode, body: RefusalBody<'a>, headers: HeaderMap) -> Self {
+    pub(crate) fn refusal(status: StatusCode, body: RefusalBody<'a>, limits: Limits) -> Self {
         let RefusalBody { error, message, retry_after, documentation_url } = body;
         Self {
             status,
@@ -57,12 +75,12 @@ impl<'a> Own<'a> {
             message: message.into(),
             retry_after,
             documentation_url,
-            headers: headers.into(),
+            headers: Box::new(limits.into_iter().collect()),
         }
     }
 
     /// With these headers besides.
-    pub(crate) fn with(mut self, headers: HeaderMap) -> Self {
+    pub(crate) fn with(mut self, headers: Limits) -> Self {
         self.headers.extend(headers);
         self
     }
@@ -85,8 +103,8 @@ impl<'a> Own<'a> {
         self
     }
 
-    /// Writes it for a client that sent `asked`.
-    pub(crate) fn write(self, asked: &HeaderMap, format: RefusalFormat) -> Response<Answer> {
+    /// Writes it for a client that wants it so.
+    pub(crate) fn write(self, asked: &Wants, format: RefusalFormat) -> Response<Answer> {
         let (content_type, body) = match Form::of(asked, format) {
             Form::Grpc => return self.grpc(),
             Form::Text => ("text/plain; charset=utf-8", format!("{}\n", self.message).into_bytes()),
@@ -196,15 +214,17 @@ enum Form {
 }
 
 impl Form {
-    fn of(asked: &HeaderMap, format: RefusalFormat) -> Self {
+    fn of(asked: &Wants, format: RefusalFormat) -> Self {
         let grpc =
-            asked.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+            asked.content_type.as_ref().is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
         let usual = match format {
             _ if grpc => return Self::Grpc,
             RefusalFormat::Json => Self::Json,
             RefusalFormat::Problem => Self::Problem,
         };
-        let Some(accept) = asked.get(ACCEPT).and_then(|accept| accept.to_str().ok()) else { return usual };
+        let Some(accept) = asked.accept.as_ref().and_then(|accept| accept.to_str().ok()) else {
+            return usual;
+        };
         let preferred = |names: &[&str]| -> u32 {
             let weights = accept.split(',').filter_map(|item| weight(item, names));
             weights.max().unwrap_or_default()
@@ -237,7 +257,7 @@ mod tests {
     fn form(accept: &str, format: RefusalFormat) -> Form {
         let mut asked = HeaderMap::new();
         asked.insert(ACCEPT, accept.parse().unwrap());
-        Form::of(&asked, format)
+        Form::of(&Wants::of(&asked), format)
     }
 
     #[test]
@@ -260,10 +280,10 @@ mod tests {
             assert_eq!(form(accept, Json), expected, "{accept}");
         }
         assert_eq!(form("*/*", Problem), Form::Problem);
-        assert_eq!(Form::of(&HeaderMap::new(), Problem), Form::Problem);
+        assert_eq!(Form::of(&Wants::default(), Problem), Form::Problem);
         let mut grpc = HeaderMap::new();
         grpc.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc+proto"));
-        assert_eq!(Form::of(&grpc, Json), Form::Grpc);
+        assert_eq!(Form::of(&Wants::of(&grpc), Json), Form::Grpc);
     }
 
     #[test]

@@ -79,7 +79,9 @@ impl Finish {
     pub(crate) fn ended(&mut self) {
         self.ended = true;
         // The client may be slow to notice; the server is free again.
-        self.ticket = None;
+        if let Some(ticket) = self.ticket.take() {
+            ticket.over();
+        }
     }
 
     /// The back end broke off.

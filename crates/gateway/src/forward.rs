@@ -1,6 +1,7 @@
 //! Sending a request on, to another server if need be, and its answer back.
 
 use std::error::Error as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -13,7 +14,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
-use crate::answer::Own;
+use crate::answer::{Limits, Own, Wants};
 use crate::body::{Answer, Broken, Outgoing, Source};
 use crate::finish::{Finish, Record};
 use crate::holding::Holding;
@@ -48,7 +49,7 @@ impl<'p> Errand<'p> {
         mut self,
         peer: &Peer,
         who: &Who<'_>,
-        (limits, holding): (HeaderMap, Holding),
+        (limits, holding): (Limits, Holding),
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'p>> {
         let client = self.prepare(peer, who);
@@ -82,7 +83,6 @@ impl<'p> Errand<'p> {
         let headers = &mut self.head.headers;
         let upgrade = hop::strip_request(headers);
         self.proxy.forwarding.rewrite(peer, who, self.host.as_ref(), headers);
-        headers.remove(HOST);
         let can_switch = self.route.group().settings().protocol == Protocol::Http1;
         let client = self.head.extensions.remove::<OnUpgrade>();
         let may = self.head.version == Version::HTTP_11 && self.head.method == Method::GET;
@@ -110,7 +110,7 @@ impl<'p> Errand<'p> {
                 record.upstream = Some(ticket.origin().to_string().into());
             }
             let Some(request) = self.request(&ticket, left > 0) else { return Err(failed(last)) };
-            let failure = match self.attempt(request).await {
+            let failure = match self.attempt(request, &mut ticket).await {
                 Ok(response) => return Ok(Answered { response, ticket }),
                 Err(Stopped::Client(broken)) => return Err(self.broken(broken)),
                 Err(Stopped::Server(failure)) => failure,
@@ -141,36 +141,41 @@ impl<'p> Errand<'p> {
         };
         let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = ticket.origin().uri(self.uri.clone());
+        *request.uri_mut() = match ticket.pool() {
+            Some(_) => self.uri.clone().into(),
+            None => ticket.origin().uri(self.uri.clone()),
+        };
         let headers = if keep { self.head.headers.clone() } else { std::mem::take(&mut self.head.headers) };
         *request.headers_mut() = headers;
         // HTTP/2 has its own place for it, which is filled from the URI, and servers refuse those who say it twice. Where it is
         // not known yet what will be spoken, it is left to the client to fill it in.
-        let one = match self.route.group().settings().protocol {
-            Protocol::Http1 => true,
-            Protocol::Http2 => false,
-            Protocol::Auto => !ticket.origin().is_https(),
-        };
-        if one {
-            let host = match (self.route.host_header(), &self.host) {
-                (HostHeader::Keep, Some(host)) => host.clone(),
+        if ticket.pool().is_some() {
+            match (self.route.host_header(), &self.host) {
+                // As a rule it is there already.
+                (HostHeader::Keep, Some(host)) if request.headers().get(HOST) == Some(host) => {}
+                (HostHeader::Keep, Some(host)) => drop(request.headers_mut().insert(HOST, host.clone())),
                 (HostHeader::Upstream, _) | (_, None) => {
-                    HeaderValue::from_str(ticket.origin().authority().as_str()).ok()?
+                    let own = HeaderValue::from_str(ticket.origin().authority().as_str()).ok()?;
+                    request.headers_mut().insert(HOST, own);
                 }
-            };
-            request.headers_mut().insert(HOST, host);
+            }
             // Nobody expects bodies on these, so that those without a length would be left out unless this is said.
             let rare = [Method::GET, Method::HEAD].contains(request.method());
             if rare && request.body().size_hint().exact().is_none() {
                 request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
+        } else {
+            request.headers_mut().remove(HOST);
         }
         Some(request)
     }
 
-    async fn attempt(&self, request: Request<Outgoing>) -> Result<Response<Incoming>, Stopped> {
-        let client = self.route.group().client::<Outgoing>();
-        let mut answer = client.request(request);
+    async fn attempt(
+        &self,
+        request: Request<Outgoing>,
+        ticket: &mut Ticket,
+    ) -> Result<Response<Incoming>, Stopped> {
+        let mut answer = pin!(self.ask(request, ticket));
         let mut sent = 0;
         let answered = loop {
             match timeout(self.route.response_timeout(), &mut answer).await {
@@ -182,16 +187,38 @@ impl<'p> Errand<'p> {
                 },
             }
         };
-        answered.map_err(|error| match Failure::of(&error) {
-            Some(failure) => {
-                tracing::debug!(%error, source = error.source(), "a server failed");
-                Stopped::Server(failure)
-            }
+        answered.map_err(|failure| match failure {
+            Some(failure) => Stopped::Server(failure),
             None => {
                 let broken = self.source.as_ref().and_then(|source| source.broken());
                 Stopped::Client(broken.unwrap_or(Broken::Gone))
             }
         })
+    }
+
+    /// Asks the server of `ticket`; what went wrong with that if anything did, or nothing if that was the request's own body.
+    async fn ask(
+        &self,
+        request: Request<Outgoing>,
+        ticket: &mut Ticket,
+    ) -> Result<Response<Incoming>, Option<Failure>> {
+        let Some(pool) = ticket.pool().cloned() else {
+            let client = self.route.group().client::<Outgoing>();
+            return client.request(request).await.map_err(|error| {
+                tracing::debug!(%error, source = error.source(), "a server failed");
+                Failure::of(&error)
+            });
+        };
+        match pool.send(request).await {
+            Ok((response, lease)) => {
+                ticket.comes_by(lease);
+                Ok(response)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a server failed");
+                Err(error.failure())
+            }
+        }
     }
 
     /// Whether the request can be sent to another server: nothing of it has been, or doing it twice is doing it once.
@@ -219,7 +246,7 @@ impl<'p> Errand<'p> {
         self,
         response: Response<Incoming>,
         client: Option<OnUpgrade>,
-        limits: HeaderMap,
+        limits: Limits,
         mut finish: Finish,
     ) -> Response<Answer> {
         let (mut head, body) = response.into_parts();
@@ -242,7 +269,7 @@ impl<'p> Errand<'p> {
             let message = "the back end switched to another protocol without being asked";
             let own = Own::new(StatusCode::BAD_GATEWAY, "bad_gateway", message);
             finish.replaced(own.status.as_u16(), own.error);
-            return own.write(&HeaderMap::new(), self.proxy.format);
+            return own.write(&Wants::default(), self.proxy.format);
         };
         head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         head.headers.insert(UPGRADE, protocol);
@@ -253,7 +280,7 @@ impl<'p> Errand<'p> {
 }
 
 /// Tells the client about limits. Whatever the back end says about its own would be a second truth.
-fn tell(limits: HeaderMap, headers: &mut HeaderMap) {
+fn tell(limits: Limits, headers: &mut HeaderMap) {
     if limits.is_empty() {
         return;
     }
@@ -265,7 +292,9 @@ fn tell(limits: HeaderMap, headers: &mut HeaderMap) {
     for name in others {
         headers.remove(name);
     }
-    headers.extend(limits);
+    for (name, value) in limits {
+        headers.insert(name, value);
+    }
 }
 
 /// Why there is no answer.

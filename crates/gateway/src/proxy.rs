@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
+use http::header::{HOST, HeaderMap};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -21,7 +21,7 @@ use tidegate_wire::{ErrorBody, RefusalBody, headers};
 use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
-use crate::answer::{self, Own, RefusalFormat};
+use crate::answer::{self, Limits, Own, RefusalFormat, Wants};
 use crate::body::{Answer, Source};
 use crate::finish::{Finish, Record};
 use crate::forward::Errand;
@@ -72,7 +72,7 @@ impl Proxy {
         let mut record =
             self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
         // How to say something, should there be something to say after the head has been sent on.
-        let wants = wants(&head.headers);
+        let wants = Wants::of(&head.headers);
         let is_head = head.method == Method::HEAD;
         match self.pass(peer, head, body, arrived, &mut record).await {
             Ok(answer) => {
@@ -90,7 +90,7 @@ impl Proxy {
     fn say(
         &self,
         own: Own<'_>,
-        wants: &HeaderMap,
+        wants: &Wants,
         is_head: bool,
         record: Option<Box<Record>>,
     ) -> Response<Answer> {
@@ -153,7 +153,7 @@ impl Proxy {
         &self,
         asked: &Asked<'_>,
         record: &mut Option<Box<Record>>,
-    ) -> Result<(HeaderMap, Holding), Own<'_>> {
+    ) -> Result<(Limits, Holding), Own<'_>> {
         let node = &self.node;
         let host = asked.target.plain_host();
         let (headers, host) = (&asked.head.headers, host.as_deref());
@@ -175,8 +175,10 @@ impl Proxy {
         };
         let wrong = |wrong: ErrorBody| Own::bad_request("invalid_request", wrong.message);
         let Waited { mut checked, waited } = decided.map_err(wrong)?;
-        let mut limits = HeaderMap::new();
-        headers::write(&checked, checked.rules(), node.header_styles(), &mut limits);
+        let mut limits = Limits::new();
+        headers::tell(&checked, checked.rules(), node.header_styles(), |name, value| {
+            limits.push((name, value));
+        });
         if let Some(record) = record {
             record.decided(&checked, asked.arrived.elapsed(), waited);
         }
@@ -237,12 +239,6 @@ pub(crate) fn outcome(checked: &Checked) -> &'static str {
         (_, true) => "allowed",
         (_, false) => "refused",
     }
-}
-
-/// The headers that say in which form a client wants to be answered.
-fn wants(headers: &HeaderMap) -> HeaderMap {
-    let named = [ACCEPT, CONTENT_TYPE].into_iter();
-    named.filter_map(|name| headers.get(&name).map(|value| (name, value.clone()))).collect()
 }
 
 fn no_route() -> Own<'static> {

@@ -25,11 +25,19 @@ pub(crate) struct Target<'h> {
     host: Option<Host<'h>>,
 }
 
-/// The host of a request: where it is named decides who has it in its hands.
+/// The host of a request.
 #[derive(Debug)]
-enum Host<'h> {
+struct Host<'h> {
+    said: Said<'h>,
+    /// Without its port.
+    name: &'h str,
+}
+
+/// Where it is named.
+#[derive(Debug)]
+enum Said<'h> {
     Authority(&'h Authority),
-    Header(&'h HeaderValue, Authority),
+    Header(&'h HeaderValue),
 }
 
 impl<'h> Target<'h> {
@@ -61,10 +69,7 @@ impl<'h> Target<'h> {
 
     /// The name of the host, without its port.
     pub(crate) fn host(&self) -> Option<&str> {
-        self.host.as_ref().map(|host| match host {
-            Host::Authority(authority) => authority.host(),
-            Host::Header(_, authority) => authority.host(),
-        })
+        self.host.as_ref().map(|host| host.name)
     }
 
     /// The same in the one spelling that rules get to see: in lower case, without the dot that may be at its end.
@@ -77,9 +82,9 @@ impl<'h> Target<'h> {
 
     /// The host as the back end is to be told.
     pub(crate) fn host_value(&self) -> Option<HeaderValue> {
-        match self.host.as_ref()? {
-            Host::Authority(authority) => HeaderValue::from_str(authority.as_str()).ok(),
-            Host::Header(value, _) => Some((*value).clone()),
+        match self.host.as_ref()?.said {
+            Said::Authority(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+            Said::Header(value) => Some(value.clone()),
         }
     }
 
@@ -156,7 +161,7 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
         if head.version == Version::HTTP_2 && first.is_some_and(differs) {
             return Err(wrong("`:authority` and `host` contradict each other; send one of them"));
         }
-        return Ok(Some(Host::Authority(authority)));
+        return Ok(Some(Host { said: Said::Authority(authority), name: authority.host() }));
     }
     let Some(value) = first else {
         // Older clients need not say it.
@@ -166,11 +171,26 @@ fn host(head: &Parts) -> Result<Option<Host<'_>>, Own<'static>> {
             Err(wrong("`Host` is missing; send it"))
         };
     };
-    let parsed = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
-    match parsed {
-        Some(authority) if is_plain(&authority) => Ok(Some(Host::Header(value, authority))),
-        _ => Err(wrong("`Host` is no host; send a name or an address, with a port if need be")),
+    let Some(name) = value.to_str().ok().and_then(name_in) else {
+        return Err(wrong("`Host` is no host; send a name or an address, with a port if need be"));
+    };
+    Ok(Some(Host { said: Said::Header(value), name }))
+}
+
+/// The name or address in a host that may have a port.
+fn name_in(host: &str) -> Option<&str> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    let end = host.bytes().position(|byte| !is_name(byte)).unwrap_or(host.len());
+    let (name, rest) = host.split_at(end);
+    // As most are, which need not be taken apart with more care.
+    let is_port =
+        |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+    if !name.is_empty() && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)) {
+        return Some(name);
     }
+    let authority = host.parse::<Authority>().ok().filter(is_plain)?;
+    // There is no user before it.
+    host.get(..authority.host().len())
 }
 
 /// Whether it is a name or an address, with a port or without. URLs may have more in that place, such as lists; no host has.

@@ -43,18 +43,28 @@ const IETF_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Writes what `decision`, taken by `rules`, tells a client into `headers`.
 pub fn write(decision: &Decision, rules: &RuleSet, styles: &[HeaderStyle], headers: &mut HeaderMap) {
+    tell(decision, rules, styles, |name, value| drop(headers.insert(name, value)));
+}
+
+/// Tells the headers one by one, for whoever does not have the response's yet. No name comes twice.
+pub fn tell(
+    decision: &Decision,
+    rules: &RuleSet,
+    styles: &[HeaderStyle],
+    mut insert: impl FnMut(HeaderName, HeaderValue),
+) {
     if decision.status == Status::Disabled {
-        headers.insert(STATUS, HeaderValue::from_static("disabled"));
+        insert(STATUS, HeaderValue::from_static("disabled"));
     }
     if decision.status == Status::Unavailable {
-        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_UNAVAILABLE_SECS));
+        insert(RETRY_AFTER, HeaderValue::from(RETRY_UNAVAILABLE_SECS));
         return;
     }
     let Some(binding) = decision.binding() else { return };
     if !decision.allowed
         && let Some(span) = wait(binding.verdict.retry)
     {
-        headers.insert(RETRY_AFTER, HeaderValue::from(span.as_secs_ceil().max(1)));
+        insert(RETRY_AFTER, HeaderValue::from(span.as_secs_ceil().max(1)));
     }
     for style in styles {
         match style {
@@ -63,10 +73,10 @@ pub fn write(decision: &Decision, rules: &RuleSet, styles: &[HeaderStyle], heade
                 let figures =
                     [binding.verdict.quota.limit(), binding.verdict.remaining, reset.as_secs_ceil()];
                 for (name, value) in [LIMIT, REMAINING, RESET].into_iter().zip(numbers(figures)) {
-                    headers.insert(name, value);
+                    insert(name, value);
                 }
             }
-            HeaderStyle::Ietf => ietf(decision, rules, headers),
+            HeaderStyle::Ietf => ietf(decision, rules, &mut insert),
         }
     }
 }
@@ -89,7 +99,7 @@ fn numbers<const N: usize>(numbers: [u64; N]) -> [HeaderValue; N] {
 }
 
 /// Every enforcing rule's policy and standing, as structured-field lists.
-fn ietf(decision: &Decision, rules: &RuleSet, headers: &mut HeaderMap) {
+fn ietf(decision: &Decision, rules: &RuleSet, insert: &mut impl FnMut(HeaderName, HeaderValue)) {
     let (mut policies, mut limits) = (Vec::new(), Vec::new());
     for said in decision.verdicts.iter().filter(|said| !said.shadow) {
         let (id, verdict) = (&rules.rule(said.rule).id, &said.verdict);
@@ -104,7 +114,7 @@ fn ietf(decision: &Decision, rules: &RuleSet, headers: &mut HeaderMap) {
     for (name, list) in [(IETF_POLICY, policies), (IETF_LIMIT, limits)] {
         // A rule id that no header can carry does not get past the rule reader.
         if let Ok(value) = HeaderValue::from_str(&list.join(", ")) {
-            headers.insert(name, value);
+            insert(name, value);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use http::uri::Scheme;
+use http::uri::{PathAndQuery, Scheme};
 use hyper::body::Body;
 use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
@@ -21,8 +21,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
+use super::pool::Keep;
 use super::tls::Keys;
-use super::{Protocol, Settings, TlsError, TlsFiles};
+use super::{Origin, Pool, Protocol, Settings, TlsError, TlsFiles};
+use crate::body::Outgoing;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -159,6 +161,16 @@ impl Clients {
             .http2_keep_alive_interval(KEEP_ALIVE.0)
             .http2_keep_alive_timeout(KEEP_ALIVE.1)
             .build(self.connector.clone())
+    }
+
+    /// Connections to a server that certainly speaks HTTP/1.1, which need no client; none yet.
+    pub(super) fn pool(&self, origin: &Origin) -> Option<Arc<Pool<Outgoing>>> {
+        if !self.basis.protocol.is_http1(origin.is_https()) {
+            return None;
+        }
+        let [_, within] = self.basis.timeouts;
+        let keep = Keep { within, most: self.basis.max_idle };
+        Some(Arc::new(Pool::new(origin.uri(PathAndQuery::from_static("/")), self.connector.clone(), keep)))
     }
 
     /// Whether the files that TLS needs have other content than when they were read.

@@ -70,8 +70,14 @@ impl Group {
         let known = |member: &Member| {
             old?.servers.iter().find(|server| *server.origin() == member.origin).map(Arc::as_ref)
         };
+        let same_clients = old.is_some_and(|old| Arc::ptr_eq(&old.clients, &clients));
         let server = |(id, member): (u16, &Member)| {
-            Arc::new(Server::new(ServerId(id), member.clone(), &settings, known(member)))
+            let known = known(member);
+            let pool = match known.filter(|_| same_clients) {
+                Some(known) => known.pool().cloned(),
+                None => clients.pool(&member.origin),
+            };
+            Arc::new(Server::new(ServerId(id), member.clone(), &settings, known, pool))
         };
         let servers: Vec<_> = (0..).zip(&members).map(server).collect();
         let turns = Mutex::new(Turns::new(servers.len()));
@@ -102,7 +108,7 @@ impl Group {
         &self.settings
     }
 
-    /// The client that speaks to its servers, for requests with bodies of type `B`: send it requests for
+    /// The client that speaks to those of its servers that have no [pool](Ticket::pool), for requests with bodies of type `B`: send it requests for
     /// [`Origin::uri`](super::Origin::uri) of a ticket's origin. Asking again gives a clone with the same connections.
     ///
     /// Over HTTP/2 the authority that a server sees is that of the URI. A `Host` header would be sent beside it, and

@@ -10,6 +10,7 @@ mod group;
 mod health;
 mod origin;
 mod passive;
+mod pool;
 mod server;
 mod settings;
 mod ticket;
@@ -21,6 +22,7 @@ pub use group::{Group, GroupError};
 pub use health::{Checkup, Turn};
 pub use origin::{Origin, OriginError};
 pub use passive::{Admission, Passive};
+pub(crate) use pool::{Lease, Pool};
 pub use server::{LastProblem, Server, ServerId, ServerStatus};
 pub use settings::{
     Balance, HealthCheck, Member, PassiveCheck, Protocol, Settings, StatusRange, Statuses, TlsFiles,

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{
-    Admission, Checkup, Failure, HealthCheck, Member, Origin, Passive, PassiveCheck, Settings, Turn,
+    Admission, Checkup, Failure, HealthCheck, Member, Origin, Passive, PassiveCheck, Pool, Settings, Turn,
 };
+use crate::body::Outgoing;
 
 /// Which server of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,7 @@ pub struct Server {
     passive: Option<PassiveCheck>,
     has_checks: bool,
     state: Arc<State>,
+    pool: Option<Arc<Pool<Outgoing>>>,
 }
 
 /// What is known of a server. Outlives the documents that name it.
@@ -125,10 +127,16 @@ impl State {
 
 impl Server {
     /// A server as its group has it; `known` is what is known of it already.
-    pub(super) fn new(id: ServerId, member: Member, settings: &Settings, known: Option<&Self>) -> Self {
+    pub(super) fn new(
+        id: ServerId,
+        member: Member,
+        settings: &Settings,
+        known: Option<&Self>,
+        pool: Option<Arc<Pool<Outgoing>>>,
+    ) -> Self {
         let state = known.map_or_else(|| Arc::new(State::new()), |known| Arc::clone(&known.state));
         let has_checks = settings.health.is_some();
-        Self { id, member, passive: settings.passive.clone(), has_checks, state }
+        Self { id, member, passive: settings.passive.clone(), has_checks, state, pool }
     }
 
     /// Which of its group it is.
@@ -139,6 +147,11 @@ impl Server {
     /// Where it is.
     pub fn origin(&self) -> &Origin {
         &self.member.origin
+    }
+
+    /// Connections to it, if it certainly speaks HTTP/1.1.
+    pub(super) fn pool(&self) -> Option<&Arc<Pool<Outgoing>>> {
+        self.pool.as_ref()
     }
 
     /// Its share.

@@ -87,6 +87,17 @@ pub enum Protocol {
     Auto,
 }
 
+impl Protocol {
+    /// Whether it is certain that a server speaks HTTP/1.1; `https` if connections to it begin with TLS.
+    pub(crate) fn is_http1(self, https: bool) -> bool {
+        match self {
+            Self::Http1 => true,
+            Self::Http2 => false,
+            Self::Auto => !https,
+        }
+    }
+}
+
 /// How servers are asked how they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::server::Entry;
-use super::{Origin, Server, ServerId};
+use super::{Lease, Origin, Pool, Server, ServerId};
+use crate::body::Outgoing;
 
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +30,20 @@ impl Failure {
             return Some(Self::Connect);
         }
         let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
-        let stream = cause.and_then(Error::source).and_then(|cause| cause.downcast_ref::<h2::Error>());
-        match cause {
-            Some(cause) if cause.is_user() => None,
-            // Ended from here, and not for anything that the server did.
-            Some(_) if stream.is_some_and(|e| e.is_reset() && !e.is_remote() && !e.is_library()) => None,
-            Some(cause) if cause.is_timeout() => Some(Self::Timeout),
-            _ => Some(Self::Reset),
+        cause.map_or(Some(Self::Reset), Self::of_connection)
+    }
+
+    /// The same of what a connection says.
+    pub(super) fn of_connection(error: &hyper::Error) -> Option<Self> {
+        let stream = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+        if error.is_user() {
+            return None;
         }
+        // Ended from here, and not for anything that the server did.
+        if stream.is_some_and(|stream| stream.is_reset() && !stream.is_remote() && !stream.is_library()) {
+            return None;
+        }
+        Some(if error.is_timeout() { Self::Timeout } else { Self::Reset })
     }
 
     pub(super) fn text(self) -> Cow<'static, str> {
@@ -64,17 +71,35 @@ pub struct Ticket {
     server: Arc<Server>,
     entry: Entry,
     settled: bool,
+    lease: Option<Lease<Outgoing>>,
 }
 
 impl Ticket {
     pub(super) fn new(server: Arc<Server>, entry: Entry) -> Self {
         server.begin();
-        Self { server, entry, settled: false }
+        Self { server, entry, settled: false, lease: None }
     }
 
     /// Where to go.
     pub fn origin(&self) -> &Origin {
         self.server.origin()
+    }
+
+    /// Connections to the server, unless they are to be made by the [client](super::Group::client) of its group.
+    pub(crate) fn pool(&self) -> Option<&Arc<Pool<Outgoing>>> {
+        self.server.pool()
+    }
+
+    /// The answer comes by a connection of the server's pool.
+    pub(crate) fn comes_by(&mut self, lease: Lease<Outgoing>) {
+        self.lease = Some(lease);
+    }
+
+    /// All of the answer is there.
+    pub(crate) fn over(mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.free();
+        }
     }
 
     /// What to tell the next pick, should this fail.
