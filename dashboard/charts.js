@@ -13,10 +13,20 @@ export const axisFont = () => `${Math.round(0.72 * rem())}px system-ui, sans-ser
 /** The room left of the plot, in rem: the same everywhere, so that charts above each other share their time. */
 export const GUTTER = 3.9;
 
-const times = (_, splits, __, ___, step) => splits.map((s) => (step < 60 ? clock(s * 1000) : clock(s * 1000).slice(0, 5)));
+// Times at the very edges would be cut off or run into the other axis.
+function times(u, splits) {
+  const room = rem() * 1.4;
+  const width = u.bbox.width / devicePixelRatio;
+  return splits.map((s) => {
+    const x = u.valToPos(s, 'x');
+    return x < room || x > width - room * 0.7 ? '' : clock(s * 1000).slice(0, 5);
+  });
+}
 
 function options({ series, unit, log, span, size, onCursor }) {
   const axis = { stroke: () => css('--ink-2'), font: axisFont(), ticks: { show: false }, grid: { stroke: () => css('--line'), width: 1 } };
+  // Between powers of ten there would be more lines than one can read.
+  const decades = (_, __, min, max) => { const all = []; for (let i = Math.round(Math.log10(min)); i <= Math.log10(max) + 1e-9; i++) all.push(10 ** i); return all; };
   const y = log
     ? { distr: 3, range: (_, min, max) => (max > 0 ? [10 ** Math.floor(Math.log10(min)), 10 ** Math.ceil(Math.log10(max) + 1e-9)] : [1e-6, 1e-2]) }
     : { range: (_, __, max) => [0, roundUp(max)] };
@@ -27,11 +37,11 @@ function options({ series, unit, log, span, size, onCursor }) {
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: 'time', scales: ['x', null] }, points: { size: 7 } },
     scales: { x: { time: true, range: (u) => { const end = u.data[0].at(-1) ?? Date.now() / 1000; return [end - span, end]; } }, y },
     axes: [
-      { ...axis, values: times, space: rem() * 4.5, size: rem() * 1.5, gap: rem() * 0.25 },
-      { ...axis, values: (_, splits) => splits.map((s) => (s === null ? '' : unit(s))), size: rem() * GUTTER, gap: rem() * 0.35, space: rem() * 1.75 },
+      { ...axis, values: times, incrs: [60, 120, 180, 300, 600], space: rem() * 3.5, size: rem() * 1.5, gap: rem() * 0.25 },
+      { ...axis, values: (_, splits) => splits.map((s) => (s === null ? '' : unit(s))), size: rem() * GUTTER, gap: rem() * 0.35, space: rem() * 1.75, ...(log ? { splits: decades, filter: (_, splits) => splits } : {}) },
     ],
     series: [{}, ...series.map(({ label, colour, dash, fill }) => ({
-      label, stroke: () => css(colour), width: 1.5, dash: DASHES[dash ?? 0], points: { show: false },
+      label, stroke: () => css(colour), width: rem() * 0.1, dash: DASHES[dash ?? 0].map((n) => (n * rem()) / 16), points: { show: false },
       fill: fill ? () => `${css(colour)}22` : undefined,
     }))],
     hooks: { setCursor: [(u) => onCursor(u.cursor.idx ?? null)] },

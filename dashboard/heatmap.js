@@ -61,7 +61,7 @@ function axes(pen, at, bounds, end, span) {
   });
   pen.textAlign = 'center';
   pen.textBaseline = 'bottom';
-  const step = [60, 120, 180, 300].find((s) => (at.width * s) / span > rem() * 4.5) ?? 300;
+  const step = [60, 120, 180, 300].find((s) => (at.width * s) / span > rem() * 3.5) ?? 300;
   for (let s = Math.ceil((end / 1000 - span) / step) * step; s <= end / 1000; s += step) {
     const x = at.x(s * 1000);
     if (x > at.left + rem()) pen.fillText(clock(s * 1000).slice(0, 5), Math.min(x, at.left + at.width - rem()), at.top + at.height + rem() * 1.4);
@@ -97,7 +97,7 @@ export function HeatMap({ title, points: all, bounds, span, summary }) {
     return () => watch.disconnect();
   }, []);
   return html`<figure class="chart" aria-label=${title}>
-    <ul class="legend ramp" aria-label="Share of a second's decisions">${SCALE.map((share) => html`<li key=${share}>
+    <ul class="legend ramp"><li class="ramp-title">Share of each second's decisions</li>${SCALE.map((share) => html`<li key=${share}>
       <span class="ramp-cell" style=${{ background: mix(RAMPS[theme], strength(share)) }} aria-hidden="true"></span>${percent(share)}</li>`)}</ul>
     <div class="plot"><canvas ref=${canvas} role="img" aria-label=${`${title}. ${summary}`}
       onPointerMove=${(event) => setHint(under(event, points, bounds, span))} onPointerLeave=${() => setHint(null)}></canvas></div>

@@ -6,7 +6,7 @@ import { Icon } from './icons.js';
 import { Empty, Panel, Runbook, severityLevel, Words } from './parts.js';
 
 export function Journal({ entries, now }) {
-  return html`<${Panel} id="journal" title="Journal" wide="journal" test="journal">
+  return html`<${Panel} id="journal" title="Journal" wide="log" test="journal">
     ${entries?.length
       ? html`<ol class="journal" tabindex="0" aria-label="Recent events">${entries.map((entry, i) => html`<${Entry} key=${`${entry.at} ${i}`} entry=${entry} now=${now} />`)}</ol>`
       : html`<${Empty}><p>Nothing happened yet. Changes of mode, store, rules and alerts show up here.</p><//>`}
@@ -20,5 +20,5 @@ const Entry = ({ entry, now }) => html`<li class="is-${severityLevel(entry.sever
       <${Runbook} href=${entry.runbook} /></p>
     ${entry.detail && html`<p class="quiet"><${Words} text=${entry.detail} /></p>`}
   </div>
-  <time class="quiet" dateTime=${entry.at} title=${entry.at}>${clock(entry.at)}<br />${ago(entry.at, now)}</time>
+  <time class="quiet" dateTime=${entry.at} title=${entry.at}>${clock(entry.at)} <span>${ago(entry.at, now)}</span></time>
 </li>`;

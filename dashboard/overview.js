@@ -5,7 +5,7 @@ import { Banner } from './banner.js';
 import { Journal } from './journal.js';
 import { Latency, Spread } from './latency.js';
 import { Choice } from './parts.js';
-import { HotKeys, Mix, TopRefused } from './refusals.js';
+import { ByHour, HotKeys, Mix, TopRefused } from './refusals.js';
 import { Requests, Tiles } from './requests.js';
 import { Store } from './store.js';
 
@@ -24,7 +24,7 @@ export function Overview({ live, now }) {
       <${Spread} points=${points} bounds=${bounds} span=${span} />
       <${Store} state=${state} points=${points} span=${span} />
       <${Mix} state=${state} points=${points} />
-      <${HotKeys} keys=${state.hot_keys ?? []} now=${now} />
+      <div class="third pile"><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><${ByHour} insight=${insight} /></div>
       <${TopRefused} insight=${insight} />
       <${Journal} entries=${journal} now=${now} />
     </div>`;

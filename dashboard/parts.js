@@ -62,7 +62,8 @@ export function Bars({ caption, head, rows, colour = 'refused', test, rowTest })
   const most = Math.max(...rows.map((row) => row.size), 0);
   return html`<table class="bars" data-test=${test}>
     <caption class="visually-hidden">${caption}</caption>
-    <thead class="visually-hidden"><tr>${head.map((words) => html`<th scope="col">${words}</th>`)}</tr></thead>
+    <colgroup><col />${head.slice(1).map(() => html`<col class="bars-figure" />`)}</colgroup>
+    <thead><tr>${head.map((words, i) => html`<th scope="col" class=${i ? 'num' : ''}>${words}</th>`)}</tr></thead>
     <tbody>${rows.map((row, i) => html`<tr key=${i} data-test=${rowTest} title=${row.title}>
       <th scope="row"><div class="bar-name">${row.icon}<${Name} text=${row.name} none=${row.none} />${row.beside}</div>
         <div class="bar" aria-hidden="true"><span class="fill-${colour}" style=${{ width: `${most > 0 ? (100 * row.size) / most : 0}%` }}></span></div></th>

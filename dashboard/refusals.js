@@ -5,7 +5,7 @@ import { byTier, within } from './columns.js';
 import { ago, count, exact, percent, rate, share } from './format.js';
 import { Bars, Choice, Empty, Panel, Pill } from './parts.js';
 
-const TOP = 8;
+const TOP = 6;
 
 function shares(items, name, none) {
   return items.filter((item) => item.refused > 0).slice(0, TOP).map((item) => ({
@@ -18,16 +18,14 @@ export function Mix({ state, points }) {
   const recent = within(points, 5);
   const rules = [...(state.by_rule ?? [])].sort((a, b) => b.refused - a.refused);
   return html`<${Panel} id="mix" title="Refusals by rule and tier" wide="third">
-    <h3>By rule</h3>
     <${Shares} caption="Refusals by rule" of="Rule" rows=${shares(rules, 'rule', 'no rule')} test="by-rule" />
-    <h3>By tier</h3>
     <${Shares} caption="Refusals by tier" of="Tier" rows=${shares(byTier(recent), 'tier', 'no tier')} test="by-tier" />
   <//>`;
 }
 
 const Shares = ({ caption, of, rows, test }) => rows.length
-  ? html`<${Bars} caption=${caption} head=${[of, 'Refused per second', 'Share of its requests']} rows=${rows} test=${test} />`
-  : html`<p class="quiet nothing" data-test=${test}>Nothing is being refused.</p>`;
+  ? html`<${Bars} caption=${caption} head=${[of, 'Refused', 'Of requests']} rows=${rows} test=${test} />`
+  : html`<p class="quiet nothing" data-test=${test}>${of}: nothing is being refused.</p>`;
 
 export function HotKeys({ keys, now }) {
   const rows = keys.slice(0, 10).map((key) => ({
@@ -35,9 +33,9 @@ export function HotKeys({ keys, now }) {
     beside: html`<small class="quiet">${key.rule}</small>${key.hot && html`<${Pill} level="warning" icon="hot_key">hot<//>`}`,
     cells: [rate(key.rate_per_second), key.since ? ago(key.since, now) : html`<span class="quiet">–</span>`],
   }));
-  return html`<${Panel} id="hot" title="Busiest keys" wide="third" test="hot-keys">
+  return html`<${Panel} id="hot" title="Busiest keys" test="hot-keys">
     ${rows.length
-      ? html`<${Bars} caption="Keys with most requests" head=${['Key', 'Requests per second', 'Hot since']} rows=${rows} colour="allowed" rowTest="hot-key" />`
+      ? html`<${Bars} caption="Keys with most requests" head=${['Key', 'Requests', 'Hot since']} rows=${rows} colour="allowed" rowTest="hot-key" />`
       : html`<${Empty}><p>No key was asked for more than once in the last moments.</p><p>A key is hot from <code>--hot-key-rate</code> requests a second on.</p><//>`}
   <//>`;
 }
@@ -53,8 +51,6 @@ export function TopRefused({ insight }) {
   return html`<${Panel} id="top" title="Most refused" wide="third" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
     <${Choice} label="Kind" options=${KINDS} value=${kind} onChange=${setKind} />
     <div class="top-list" data-test=${`refused-${kind}`}><${TopList} kind=${kind} list=${list} /></div>
-    <h3>By hour of the day <small>UTC, last 24 h</small></h3>
-    <${Hours} hours=${refusals.by_hour ?? []} />
   <//>`;
 }
 
@@ -76,6 +72,10 @@ function country(code) {
     return code;
   }
 }
+
+export const ByHour = ({ insight }) => html`<${Panel} id="hours" title="Refusals by hour" extra=${html`<small class="quiet">last 24 h, UTC</small>`} test="by-hour">
+  <${Hours} hours=${insight?.refusals?.by_hour ?? []} />
+<//>`;
 
 function Hours({ hours }) {
   const most = Math.max(...hours, 0);
