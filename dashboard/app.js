@@ -42,10 +42,14 @@ function useNode() {
   useEffect(() => api.onDenied(() => setDenied(true)), []);
   useEffect(() => {
     if (denied) return undefined;
-    api.get('/v1/whoami').then((answer) => answer.status === 200 && setWho(answer.json), () => {});
     const open = (signal) => ask('/v1/events', { signal, headers: { Accept: 'text/event-stream' } });
     return startLive({ open, onChange: setLive, onDenied: () => setDenied(true) });
   }, [session, denied]);
+  const connected = live.phase === 'live';
+  useEffect(() => {
+    // Without an answer one may look and not touch, until the next connection.
+    if (connected) api.get('/v1/whoami').then((answer) => answer.status === 200 && setWho(answer.json), () => {});
+  }, [session, connected]);
   const enter = (value) => {
     token.set(value);
     setLive(nothingYet);
@@ -56,23 +60,28 @@ function useNode() {
   return { live, denied, who, enter };
 }
 
-function Connection({ live, now }) {
+const PHASES = {
+  connecting: ['info', 'half', 'Connecting…'],
+  live: ['ok', 'ok', 'Live'],
+  lost: ['critical', 'critical', 'Connection lost'],
+  denied: ['warning', 'warning', 'Token needed'],
+};
+
+function Connection({ live, denied, now }) {
+  const phase = denied ? 'denied' : live.phase;
+  const [level, icon, words] = PHASES[phase];
   const wait = Math.max(0, Math.ceil(((live.retryAt ?? now) - now) / 1000));
-  const [level, icon, words] = {
-    connecting: ['info', 'half', 'Connecting…'],
-    live: ['ok', 'ok', 'Live'],
-    lost: ['critical', 'critical', wait > 0 ? `Connection lost, again in ${wait} s` : 'Connection lost, trying…'],
-  }[live.phase];
-  return html`<span class="connection is-${level}" data-test="connection" data-value=${live.phase} title=${live.problem} role="status"><${Icon} name=${icon} />${words}</span>`;
+  return html`<span class="connection is-${level}" data-test="connection" data-value=${phase} title=${live.problem}>
+    <${Icon} name=${icon} /><span role="status">${words}</span>${phase === 'lost' && html`<span aria-hidden="true">${wait > 0 ? `again in ${wait} s` : 'trying…'}</span>`}</span>`;
 }
 
-function Header({ here, live, now, theme, toggle, who, leave }) {
+function Header({ here, live, denied, now, theme, toggle, who, leave }) {
   const other = theme === 'dark' ? 'light' : 'dark';
   return html`<header class="top">
     <a class="brand" href="#/"><${Icon} name="gate" /><span>Tidegate</span></a>
     ${live.state?.name && html`<span class="node-name"><${Name} text=${live.state.name} /></span>`}
     <nav aria-label="Pages">${VIEWS.map(([hash, words, id]) => html`<a key=${id} href=${hash} data-test=${`nav-${id}`} aria-current=${here[2] === id ? 'page' : undefined}>${words}</a>`)}</nav>
-    <${Connection} live=${live} now=${now} />
+    <${Connection} live=${live} denied=${denied} now=${now} />
     ${who?.tokens && token.get() && html`<button type="button" class="plain" onClick=${leave}>Forget token</button>`}
     <button type="button" class="plain" data-test="theme-toggle" aria-label=${`Change to ${other} colours`} title=${`Change to ${other} colours`} onClick=${toggle}><${Icon} name=${theme === 'dark' ? 'sun' : 'moon'} /></button>
   </header>`;
@@ -106,7 +115,7 @@ function App() {
   };
   return html`<${Theme.Provider} value=${theme}>
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
-    <${Header} here=${here} live=${live} now=${now} theme=${theme} toggle=${toggle} who=${who} leave=${() => enter('')} />
+    <${Header} here=${here} live=${live} denied=${denied} now=${now} theme=${theme} toggle=${toggle} who=${who} leave=${() => enter('')} />
     <main id="main" tabindex="-1">${body()}</main>
     <footer class="foot quiet">${live.state && `Tidegate ${live.state.version}`}</footer>
   <//>`;

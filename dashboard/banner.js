@@ -17,8 +17,9 @@ export function Banner({ state, phase, lastAt, now }) {
   const [level, word] = lost ? ['unknown', 'Unknown'] : modeWords(state.mode);
   const reasons = state.reasons ?? [];
   return html`<section class="banner is-${level}" data-test="banner" aria-label="State of the node">
+    <p class="visually-hidden" role="status" aria-live="polite">${spoken(word, lost, reasons, state.alerts ?? [])}</p>
     <div class="banner-main">
-      <div class="verdict" role="status" aria-live="polite">
+      <div class="verdict">
         <p class="mode" data-test="mode" data-value=${lost ? 'unknown' : state.mode}><${Icon} name=${level} /><span>${word}</span></p>
         ${lost
           ? html`<p class="why">Connection lost. What you see is from ${clock(lastAt)}, ${ago(lastAt, now)}; then it was ${modeWords(state.mode)[1].toLowerCase()}.</p>`
@@ -27,16 +28,23 @@ export function Banner({ state, phase, lastAt, now }) {
             : html`<p class="why">${MEANING[state.mode] ?? ''}</p>`}
         ${state.draining && html`<${Pill} level="warning">Draining: about to stop, takes no new requests<//>`}
       </div>
-      <${Facts} state=${state} />
+      <${Facts} state=${state} lost=${lost} />
     </div>
-    <${Alerts} alerts=${state.alerts ?? []} now=${now} />
+    ${lost
+      ? html`<div class="alerts" data-test="alerts"><p class="no-alerts"><${Icon} name="unknown" />Whether alerts fire is not known.</p></div>`
+      : html`<${Alerts} alerts=${state.alerts ?? []} now=${now} />`}
   </section>`;
 }
 
-function Facts({ state }) {
+// What is read out when it changes: not times, which change every second.
+const spoken = (word, lost, reasons, alerts) => (lost ? 'State unknown: connection lost.'
+  : [`Mode: ${word}.`, ...reasons.slice(0, SHOWN), `${plural(alerts.length, 'alert')} firing.`, ...alerts.slice(0, SHOWN).map(({ severity, alert }) => `${severity}: ${alert}.`)]
+    .map((text) => text.slice(0, 200)).join(' '));
+
+function Facts({ state, lost }) {
   const { rules, store, cluster } = state;
   const shards = store?.shards ?? [];
-  return html`<dl class="facts">
+  return html`<dl class=${lost ? 'facts stale' : 'facts'}>
     <div><dt>Store</dt><dd>${store?.kind === 'memory' ? 'Memory' : html`<${Name} text=${store?.kind} /> <small>${plural(shards.length, 'shard')}</small>`}</dd></div>
     <div><dt>${shards.length === 1 ? 'Breaker' : 'Breakers'}</dt><dd><${Breakers} shards=${shards} /></dd></div>
     <div><dt>Rules</dt><dd data-test="rules-version" data-value=${rules?.version}>v${exact(rules?.version)} <small>${plural(rules?.count, 'rule')}</small>
@@ -61,7 +69,7 @@ function Others({ cluster: { alive, suspect, lost } }) {
 }
 
 function Alerts({ alerts, now }) {
-  return html`<div class="alerts" data-test="alerts" data-value=${alerts.length} role="status" aria-live="polite">
+  return html`<div class="alerts" data-test="alerts" data-value=${alerts.length}>
     ${alerts.length === 0
       ? html`<p class="no-alerts"><${Icon} name="ok" />No alerts are firing.</p>`
       : html`<ul>${alerts.slice(0, SHOWN).map((alert) => html`<li key=${alert.alert} class="is-${severityLevel(alert.severity)}">

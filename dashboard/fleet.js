@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from './vendor-preact.js';
 import { decided } from './columns.js';
-import { duration, exact, percent, plural, rate, share, span } from './format.js';
+import { count, duration, exact, percent, plural, rate, share, span } from './format.js';
 import { Empty, modeWords, Name, Panel, Pill, Words } from './parts.js';
 
 const EVERY = 2000;
@@ -48,8 +48,8 @@ function Sums({ sum }) {
   const all = decided(sum.point);
   return html`<section class="tiles fleet-sums" aria-label="All nodes together">
     <div class="tile"><h2>Worst mode</h2><p class="big mode-word"><${Pill} level=${level} test="fleet-mode" value=${sum.mode}>${word}<//></p><p class="quiet">${exact(sum.answered)} of ${plural(sum.asked, 'node')} answered</p></div>
-    <div class="tile"><h2>Decisions</h2><p class="big" data-test="fleet-decisions">${rate(all)}</p><p class="quiet">${exact(sum.totals.allowed)} allowed</p></div>
-    <div class="tile"><h2>Refused</h2><p class="big">${rate(sum.point.decisions.refused)}${all > 0 && html`<span class="beside">${percent(share(sum.point.decisions.refused, all))}</span>`}</p><p class="quiet">${exact(sum.totals.refused)} in all</p></div>
+    <div class="tile"><h2>Decisions</h2><p class="big"><span data-test="fleet-decisions" data-value=${all}>${count(all)}<small>/s</small></span></p><p class="quiet">${exact(sum.totals.allowed)} allowed</p></div>
+    <div class="tile"><h2>Refused</h2><p class="big"><span>${count(sum.point.decisions.refused)}<small>/s</small></span>${all > 0 && html`<span class="beside">${percent(share(sum.point.decisions.refused, all))}</span>`}</p><p class="quiet">${exact(sum.totals.refused)} in all</p></div>
     <div class="tile"><h2>p99</h2><p class="big">${duration(sum.point.latency?.p99)}</p><p class="quiet">p50 ${duration(sum.point.latency?.p50)}</p></div>
   </section>`;
 }
@@ -61,7 +61,7 @@ function Nodes({ nodes }) {
   const newest = Math.max(...versions);
   return html`<${Panel} id="nodes" title=${nodes.length > 1 ? plural(nodes.length, 'node') : 'This node'} wide="full">
     <table class="data stack"><caption class="visually-hidden">Nodes of the cluster</caption>
-      <thead><tr>${HEAD.map((words, i) => html`<th scope="col" class=${i > 1 && i < 7 ? 'num' : ''}>${words}</th>`)}</tr></thead>
+      <thead><tr>${HEAD.map((words, i) => html`<th scope="col" class=${i === 7 ? 'wide-cell' : i > 1 ? 'num' : ''}>${words}</th>`)}</tr></thead>
       <tbody>${nodes.map((node, i) => html`<${Row} key=${node.name ?? i} node=${node} newest=${newest} />`)}</tbody>
     </table>
     ${nodes.length < 2 && html`<${Empty}><p>This node knows no others. To form a cluster, start each node with</p>

@@ -18,14 +18,14 @@ export function Mix({ state, points }) {
   const recent = within(points, 5);
   const rules = [...(state.by_rule ?? [])].sort((a, b) => b.refused - a.refused);
   return html`<${Panel} id="mix" title="Refusals by rule and tier" wide="third">
-    <${Shares} caption="Refusals by rule" of="Rule" rows=${shares(rules, 'rule', 'no rule')} test="by-rule" />
-    <${Shares} caption="Refusals by tier" of="Tier" rows=${shares(byTier(recent), 'tier', 'no tier')} test="by-tier" />
+    <${Shares} caption="Refusals by rule" of="Rule" rows=${shares(rules, 'rule', 'no rule')} test="by-rule" none="No rule refuses anything now." />
+    <${Shares} caption="Refusals by tier" of="Tier" rows=${shares(byTier(recent), 'tier', 'no tier')} test="by-tier" none="No tier is refused anything now." />
   <//>`;
 }
 
-const Shares = ({ caption, of, rows, test }) => rows.length
+const Shares = ({ caption, of, rows, test, none }) => rows.length
   ? html`<${Bars} caption=${caption} head=${[of, 'Refused', 'Of requests']} rows=${rows} test=${test} />`
-  : html`<p class="quiet nothing" data-test=${test}>${of}: nothing is being refused.</p>`;
+  : html`<p class="quiet nothing" data-test=${test}>${none}</p>`;
 
 export function HotKeys({ keys, now }) {
   const rows = keys.slice(0, 10).map((key) => ({
@@ -51,6 +51,7 @@ export function TopRefused({ insight }) {
   return html`<${Panel} id="top" title="Most refused" wide="third" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
     <${Choice} label="Kind" options=${KINDS} value=${kind} onChange=${setKind} />
     <div class="top-list" data-test=${`refused-${kind}`}><${TopList} kind=${kind} list=${list} /></div>
+    ${insight?.not_counted > 0 && html`<p class="quiet"><small>${exact(insight.not_counted)} more were not counted by name.</small></p>`}
   <//>`;
 }
 

@@ -29,7 +29,7 @@ export function Tiles({ points, totals }) {
       <${Total} value=${totals.allowed} test="total-allowed" /> allowed<//>
     <${Tile} name="Refused" value=${refused} test="rate-refused" beside=${all > 0 && percent(share(refused, all))}>
       <${Total} value=${totals.refused} test="total-refused" /> in all<//>
-    <${Tile} name="Failed open" value=${open} test="rate-failed-open" wrong=${open > 0 || unavailable > 0} beside=${unavailable > 0 && `+ ${rate(unavailable)} refused unchecked`}>
+    <${Tile} name="Failed open" value=${open} test="rate-failed-open" wrong=${open > 0 || unavailable > 0} beside=${unavailable > 0 && html`<span title="refused because limits could not be checked">+ ${rate(unavailable)} denied</span>`}>
       <${Total} value=${totals.failed_open} test="total-failed-open" /> passed unchecked<//>
     <${Tile} name="Shadow" value=${of('shadow_refused')} test="rate-shadow">
       <${Total} value=${totals.shadow_refused} test="total-shadow" /> would be refused<//>
