@@ -72,14 +72,14 @@ function Connection({ live, denied, now }) {
   const [level, icon, words] = PHASES[phase];
   const wait = Math.max(0, Math.ceil(((live.retryAt ?? now) - now) / 1000));
   return html`<span class="connection is-${level}" data-test="connection" data-value=${phase} title=${live.problem}>
-    <${Icon} name=${icon} /><span role="status">${words}</span>${phase === 'lost' && html`<span aria-hidden="true">${wait > 0 ? `again in ${wait} s` : 'trying…'}</span>`}</span>`;
+    <${Icon} name=${icon} /><span role="status">${words}</span>${phase === 'lost' && html`<span class="retry" aria-hidden="true">${wait > 0 ? `· again in ${wait} s` : '· trying…'}</span>`}</span>`;
 }
 
 function Header({ here, live, denied, now, theme, toggle, who, leave }) {
   const other = theme === 'dark' ? 'light' : 'dark';
   return html`<header class="top">
     <a class="brand" href="#/"><${Icon} name="gate" /><span>Tidegate</span></a>
-    ${live.state?.name && html`<span class="node-name"><${Name} text=${live.state.name} /></span>`}
+    <span class="node-name">${live.state?.name && html`<${Name} text=${live.state.name} />`}</span>
     <nav aria-label="Pages">${VIEWS.map(([hash, words, id]) => html`<a key=${id} href=${hash} data-test=${`nav-${id}`} aria-current=${here[2] === id ? 'page' : undefined}>${words}</a>`)}</nav>
     <${Connection} live=${live} denied=${denied} now=${now} />
     ${who?.tokens && token.get() && html`<button type="button" class="plain" onClick=${leave}>Forget token</button>`}

@@ -31,7 +31,7 @@ export function Banner({ state, phase, lastAt, now }) {
       <${Facts} state=${state} lost=${lost} />
     </div>
     ${lost
-      ? html`<div class="alerts" data-test="alerts"><p class="no-alerts"><${Icon} name="unknown" />Whether alerts fire is not known.</p></div>`
+      ? html`<div class="alerts" data-test="alerts"><p class="no-alerts is-unknown"><${Icon} name="unknown" />Whether alerts fire is not known.</p></div>`
       : html`<${Alerts} alerts=${state.alerts ?? []} now=${now} />`}
   </section>`;
 }
@@ -71,7 +71,7 @@ function Others({ cluster: { alive, suspect, lost } }) {
 function Alerts({ alerts, now }) {
   return html`<div class="alerts" data-test="alerts" data-value=${alerts.length}>
     ${alerts.length === 0
-      ? html`<p class="no-alerts"><${Icon} name="ok" />No alerts are firing.</p>`
+      ? html`<p class="no-alerts is-ok"><${Icon} name="ok" />No alerts are firing.</p>`
       : html`<ul>${alerts.slice(0, SHOWN).map((alert) => html`<li key=${alert.alert} class="is-${severityLevel(alert.severity)}">
           <${Pill} level=${severityLevel(alert.severity)}>${alert.severity}<//>
           <span class="alert-name"><${Name} text=${alert.alert} /></span>

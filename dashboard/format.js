@@ -61,16 +61,23 @@ export function span(seconds) {
   return two(Math.floor(s / 86400), 'd', Math.floor((s % 86400) / 3600), 'h');
 }
 
-/** "just now", "12 s ago", "5 min ago", in one unit. */
+const seconds = (when, now) => Math.max(0, Math.floor((now - (typeof when === 'number' ? when : Date.parse(when))) / 1000));
+
+/** How long ago in one unit: "12 s", "5 min". */
+export function age(when, now) {
+  const s = seconds(when, now);
+  if (!known(s)) return NONE;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+
+/** "just now", "12 s ago", "5 min ago". */
 export function ago(when, now) {
-  const at = typeof when === 'number' ? when : Date.parse(when);
-  if (!known(at)) return NONE;
-  const s = Math.floor((now - at) / 1000);
-  if (s < 2) return 'just now';
-  if (s < 60) return `${s} s ago`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
-  return `${Math.floor(s / 86400)} d ago`;
+  const s = seconds(when, now);
+  if (!known(s)) return NONE;
+  return s < 2 ? 'just now' : `${age(when, now)} ago`;
 }
 
 /** The time of day where the reader is: "14:05:09". */

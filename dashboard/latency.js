@@ -26,7 +26,7 @@ export function Spread({ points, bounds, span }) {
   within(points, span).forEach((p) => p.buckets?.forEach((n, i) => { sums[i] += n; }));
   const most = Math.max(...sums);
   const summary = most > 0 ? `Most take ${bucketName(bounds, sums.indexOf(most))}.` : 'Nothing was decided in this time.';
-  return html`<${Panel} id="spread" title="Latency spread" wide="third">
+  return html`<${Panel} id="spread" title="Latency spread" wide="third last">
     <${HeatMap} title="Share of decisions by latency" points=${points} bounds=${bounds} span=${span} summary=${summary} />
   <//>`;
 }

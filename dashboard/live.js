@@ -30,7 +30,9 @@ export function reduce(live, event, body) {
 }
 
 // After a reconnect the history repeats what is known, and a restarted node knows less than the page: newer wins, time only grows.
-function join(old, fresh) {
+// A node in its first second has a point of no time.
+function join(old, some) {
+  const fresh = some.filter((point) => point?.at > 0);
   if (!fresh.length) return old;
   return [...old.filter((point) => point.at < fresh[0].at), ...fresh].slice(-MOST_POINTS);
 }

@@ -2,7 +2,7 @@
 
 import { html, useState } from './vendor-preact.js';
 import { byTier, within } from './columns.js';
-import { ago, count, exact, percent, rate, share } from './format.js';
+import { age, count, exact, percent, rate, share } from './format.js';
 import { Bars, Choice, Empty, Panel, Pill } from './parts.js';
 
 const TOP = 6;
@@ -31,11 +31,11 @@ export function HotKeys({ keys, now }) {
   const rows = keys.slice(0, 10).map((key) => ({
     name: key.identity, size: key.rate_per_second,
     beside: html`<small class="quiet">${key.rule}</small>${key.hot && html`<${Pill} level="warning" icon="hot_key">hot<//>`}`,
-    cells: [rate(key.rate_per_second), key.since ? ago(key.since, now) : html`<span class="quiet">–</span>`],
+    cells: [rate(key.rate_per_second), key.since ? age(key.since, now) : html`<span class="quiet">–</span>`],
   }));
   return html`<${Panel} id="hot" title="Busiest keys" test="hot-keys">
     ${rows.length
-      ? html`<${Bars} caption="Keys with most requests" head=${['Key', 'Requests', 'Hot since']} rows=${rows} colour="allowed" rowTest="hot-key" />`
+      ? html`<${Bars} caption="Keys with most requests" head=${['Key', 'Requests', 'Hot for']} rows=${rows} colour="allowed" rowTest="hot-key" />`
       : html`<${Empty}><p>No key was asked for more than once in the last moments.</p><p>A key is hot from <code>--hot-key-rate</code> requests a second on.</p><//>`}
   <//>`;
 }
@@ -48,7 +48,7 @@ export function TopRefused({ insight }) {
   const [period, setPeriod] = useState('5m');
   const refusals = insight?.refusals ?? {};
   const list = refusals[period]?.[kind];
-  return html`<${Panel} id="top" title="Most refused" wide="third" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
+  return html`<${Panel} id="top" title="Most refused" wide="third last" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
     <${Choice} label="Kind" options=${KINDS} value=${kind} onChange=${setKind} />
     <div class="top-list" data-test=${`refused-${kind}`}><${TopList} kind=${kind} list=${list} /></div>
     ${insight?.not_counted > 0 && html`<p class="quiet"><small>${exact(insight.not_counted)} more were not counted by name.</small></p>`}

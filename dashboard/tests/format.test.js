@@ -20,6 +20,8 @@ const NOW = Date.parse('2026-03-01T12:00:00Z');
 check('ago', (when) => format.ago(when, NOW), [['2026-03-01T11:59:59Z', 'just now'], ['2026-03-01T12:00:30Z', 'just now'], ['2026-03-01T11:59:48Z', '12 s ago'],
   ['2026-03-01T11:55:00Z', '5 min ago'], ['2026-03-01T08:59:00Z', '3 h ago'], ['2026-02-27T11:00:00Z', '2 d ago'], ['rubbish', '–'], [NOW - 3000, '3 s ago']]);
 
+check('age', (when) => format.age(when, NOW), [['2026-03-01T11:59:59Z', '1 s'], ['2026-03-01T11:55:01Z', '4 min'], ['2026-03-01T12:00:30Z', '0 s'], [null, '–']]);
+
 test('clock is the reader’s time of day', () => {
   assert.equal(format.clock(new Date(2026, 2, 1, 4, 5, 9)), '04:05:09');
   assert.equal(format.clock('rubbish'), '–');

@@ -22,6 +22,12 @@ test('a restarted node without history does not take the past away', () => {
   assert.deepEqual(live.points, at(1000));
 });
 
+test('a point of no time is left out', () => {
+  const live = reduce({ ...nothingYet, points: at(1000) }, 'tick', { point: { at: 0 }, state: { mode: 'degraded' } });
+  assert.deepEqual(live.points, at(1000));
+  assert.equal(live.state.mode, 'degraded');
+});
+
 test('unknown messages change nothing', () => assert.equal(reduce(nothingYet, 'new', {}), nothingYet));
 
 test('waits grow from half a second to ten', () => {
