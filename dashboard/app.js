@@ -6,7 +6,7 @@ import { Fleet } from './fleet.js';
 import { Icon } from './icons.js';
 import { nothingYet, startLive } from './live.js';
 import { Overview } from './overview.js';
-import { Name } from './parts.js';
+import { Guard, Name } from './parts.js';
 import { Rules } from './rules.js';
 import { Theme, useThemeChoice } from './theme.js';
 import { TokenForm } from './token.js';
@@ -24,14 +24,15 @@ function useView() {
   return now;
 }
 
-// Times like "12 s ago" go on even when nothing comes in.
-function useNow() {
-  const [now, set] = useState(Date.now);
+// Times like "12 s ago" go on even when nothing comes in that would draw the page anew.
+function useNow(silent) {
+  const [, set] = useState(0);
   useEffect(() => {
-    const timer = setInterval(() => set(Date.now()), 1000);
+    if (!silent) return undefined;
+    const timer = setInterval(() => set((n) => n + 1), 1000);
     return () => clearInterval(timer);
-  }, []);
-  return now;
+  }, [silent]);
+  return Date.now();
 }
 
 function useNode() {
@@ -95,8 +96,8 @@ function Waiting({ live }) {
 function App() {
   const [theme, toggle] = useThemeChoice();
   const here = useView();
-  const now = useNow();
   const { live, denied, who, enter } = useNode();
+  const now = useNow(live.phase !== 'live');
   const [, , id] = here;
   const body = () => {
     if (denied) return html`<${TokenForm} again=${token.get() !== ''} onToken=${enter} />`;
@@ -116,7 +117,7 @@ function App() {
   return html`<${Theme.Provider} value=${theme}>
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} here=${here} live=${live} denied=${denied} now=${now} theme=${theme} toggle=${toggle} who=${who} leave=${() => enter('')} />
-    <main id="main" tabindex="-1">${body()}</main>
+    <main id="main" tabindex="-1"><${Guard} key=${id}>${body()}<//></main>
     <footer class="foot quiet">${live.state && `Tidegate ${live.state.version}`}</footer>
   <//>`;
 }

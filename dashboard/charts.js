@@ -80,7 +80,7 @@ export function Chart({ title, points, series, unit, log = false, span = 300, su
       plot.current = null;
     };
   }, [theme, span, log, series.map((s) => s.label + s.colour + s.dash).join('\n')]);
-  useEffect(() => plot.current?.setData(data));
+  useEffect(() => plot.current?.setData(data), [points, span]);
 
   const at = index !== null && index < data[0].length ? index : data[0].length - 1;
   return html`<figure class="chart" aria-label=${title}>

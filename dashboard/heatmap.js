@@ -7,14 +7,19 @@ import { bucketName, clock, duration, percent } from './format.js';
 import { Theme } from './theme.js';
 import { within } from './columns.js';
 
+// Thousands of cells are drawn each second, in few colours.
+const SHADES = 48;
+const palette = (theme) => Array.from({ length: SHADES + 1 }, (_, i) => mix(RAMPS[theme], i / SHADES));
+
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
 // Where things are, in CSS pixels, for drawing and for finding what the pointer is over.
 function layout(canvas, rows, end, span) {
-  const left = rem() * GUTTER;
-  const top = rem() * 0.5;
-  const width = canvas.clientWidth - left - rem() * 0.5;
-  const height = canvas.clientHeight - top - rem() * 1.5;
+  const unit = rem();
+  const left = unit * GUTTER;
+  const top = unit * 0.5;
+  const width = canvas.clientWidth - left - unit * 0.5;
+  const height = canvas.clientHeight - top - unit * 1.5;
   const x = (at) => left + width * (1 - (end - at) / (span * 1000));
   const y = (row) => top + height * (1 - row / rows);
   return { left, top, width, height, x, y, cell: { width: width / span, height: height / rows } };
@@ -29,12 +34,13 @@ function draw(canvas, { points, bounds, span, theme }) {
   const rows = bounds.length + 1;
   const end = points.at(-1)?.at ?? Date.now();
   const at = layout(canvas, rows, end, span);
+  const shades = palette(theme);
   for (const point of points) {
     const total = sum(point.buckets);
     point.buckets.slice(0, rows).forEach((n, row) => {
       const how = strength(n / total);
       if (how === null) return;
-      pen.fillStyle = mix(RAMPS[theme], how);
+      pen.fillStyle = shades[Math.round(how * SHADES)];
       const x = Math.max(at.left, at.x(point.at) - at.cell.width);
       pen.fillRect(x, at.y(row + 1), Math.min(at.cell.width + 0.6, at.left + at.width - x), at.cell.height - 0.5);
     });
@@ -90,7 +96,7 @@ export function HeatMap({ title, points: all, bounds, span, summary }) {
   const points = within(all, span).filter((point) => Array.isArray(point.buckets));
   const again = useRef(null);
   again.current = () => canvas.current && draw(canvas.current, { points, bounds, span, theme });
-  useEffect(() => again.current());
+  useEffect(() => again.current(), [all, bounds, span, theme]);
   useEffect(() => {
     const watch = new ResizeObserver(() => again.current());
     watch.observe(canvas.current);

@@ -16,7 +16,7 @@ export function Journal({ entries, now }) {
 const Entry = ({ entry, now }) => html`<li class="is-${severityLevel(entry.severity)}" data-test="journal-entry">
   <span class="journal-icon"><${Icon} name=${entry.kind} /></span>
   <div class="journal-text">
-    <p><span class="severity">${entry.severity !== 'info' && html`<${Icon} name=${severityLevel(entry.severity)} />`}<b><${Words} text=${entry.title} /></b></span>
+    <p><span class="severity">${entry.severity !== 'info' && html`<${Icon} name=${severityLevel(entry.severity)} /><span class="visually-hidden">${severityLevel(entry.severity)}: </span>`}<b><${Words} text=${entry.title} /></b></span>
       <${Runbook} href=${entry.runbook} /></p>
     ${entry.detail && html`<p class="quiet"><${Words} text=${entry.detail} /></p>`}
   </div>

@@ -67,7 +67,10 @@ export function startLive({ open, onChange, onDenied }) {
         stop();
         return onDenied();
       }
-      if (!response.ok) throw new Error(`it answered ${response.status}`);
+      if (!response.ok) {
+        const message = await response.json().then((body) => body?.message, () => null);
+        throw new Error(message ?? `it answered ${response.status}`);
+      }
       const push = sseParser((event, data) => {
         attempt = 0;
         live = reduce(live, event, JSON.parse(data));

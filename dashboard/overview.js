@@ -4,7 +4,7 @@ import { html, useState } from './vendor-preact.js';
 import { Banner } from './banner.js';
 import { Journal } from './journal.js';
 import { Latency, Spread } from './latency.js';
-import { Choice } from './parts.js';
+import { Choice, Guard } from './parts.js';
 import { ByHour, HotKeys, Mix, TopRefused } from './refusals.js';
 import { Requests, Tiles } from './requests.js';
 import { Store } from './store.js';
@@ -16,16 +16,16 @@ export function Overview({ live, now }) {
   const { state, points, bounds, insight, journal, phase, lastAt } = live;
   const choice = html`<${Choice} label="Time shown" options=${SPANS} value=${span} onChange=${setSpan} />`;
   return html`<h1 class="visually-hidden">Overview</h1>
-    <${Banner} state=${state} phase=${phase} lastAt=${lastAt} now=${now} />
+    <${Guard}><${Banner} state=${state} phase=${phase} lastAt=${lastAt} now=${now} /><//>
     <div class=${phase === 'lost' ? 'grid stale' : 'grid'}>
-      <${Tiles} points=${points} totals=${state.totals} />
-      <${Requests} points=${points} totals=${state.totals} span=${span} extra=${choice} />
-      <${Latency} points=${points} span=${span} />
-      <${Spread} points=${points} bounds=${bounds} span=${span} />
-      <${Store} state=${state} points=${points} span=${span} />
-      <${Mix} state=${state} points=${points} />
-      <div class="third pile"><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><${ByHour} insight=${insight} /></div>
-      <${TopRefused} insight=${insight} />
-      <${Journal} entries=${journal} now=${now} />
+      <${Guard}><${Tiles} points=${points} totals=${state.totals} /><//>
+      <${Guard} wide="third"><${Requests} points=${points} totals=${state.totals} span=${span} extra=${choice} /><//>
+      <${Guard} wide="third"><${Latency} points=${points} span=${span} /><//>
+      <${Guard} wide="third last"><${Spread} points=${points} bounds=${bounds} span=${span} /><//>
+      <${Guard} wide="full"><${Store} state=${state} points=${points} span=${span} /><//>
+      <${Guard} wide="third"><${Mix} state=${state} points=${points} /><//>
+      <div class="third pile"><${Guard}><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><//><${Guard}><${ByHour} insight=${insight} /><//></div>
+      <${Guard} wide="third last"><${TopRefused} insight=${insight} /><//>
+      <${Guard} wide="log"><${Journal} entries=${journal} now=${now} /><//>
     </div>`;
 }

@@ -1,6 +1,6 @@
 // Pieces that several panels are made of.
 
-import { html } from './vendor-preact.js';
+import { html, useErrorBoundary } from './vendor-preact.js';
 import { Icon } from './icons.js';
 import { safeLink } from './format.js';
 
@@ -10,6 +10,14 @@ export function Panel({ id, title, extra, wide, test, children }) {
     <header class="panel-head"><h2 id=${`h-${id}`}>${title}</h2>${extra}</header>
     ${children}
   </section>`;
+}
+
+/** Keeps a part that fails from taking the page with it: a node may be older or newer than one thinks. */
+export function Guard({ wide, children }) {
+  const [error, again] = useErrorBoundary();
+  if (!error) return children;
+  return html`<section class="panel ${wide ?? ''}" role="alert" data-test="failed"><${Pill} level="warning">This part cannot be shown<//>
+    <p class="quiet"><${Words} text=${error.message ?? error} /></p><p><button type="button" class="primary" onClick=${again}>Try again</button></p></section>`;
 }
 
 /** Why there is nothing, and what to do about it. */

@@ -67,6 +67,8 @@ test('a message that is no JSON is a connection lost, not a broken page', async 
 test('an error of the node is told', async () => {
   const [first] = await until(async () => answer('no', 503), (all) => all.length === 1);
   assert.deepEqual([first.phase, first.problem], ['lost', 'it answered 503']);
+  const [second] = await until(async () => answer('{"error": "too_many_watchers", "message": "too many watch"}', 503), (all) => all.length === 1);
+  assert.equal(second.problem, 'too many watch');
 });
 
 test('401 asks for a token and ends it', async () => {
