@@ -3,13 +3,14 @@
 import { html } from './vendor-preact.js';
 import { Icon } from './icons.js';
 import { Breaker, modeWords, Name, Pill, Runbook, severityLevel, Words } from './parts.js';
+import { worstBreaker } from './columns.js';
 import { ago, clock, exact, plural, span } from './format.js';
 
 const SHOWN = 4;
 const MEANING = {
   normal: 'Limits are enforced as the rules say.',
-  degraded: 'Limits are enforced with less than all that is needed.',
-  emergency: 'Limits cannot be enforced as the rules say.',
+  degraded: 'Something that this node needs is not there.',
+  emergency: 'This node is on its own: it hears neither the store nor other nodes.',
 };
 
 export function Banner({ state, phase, lastAt, now }) {
@@ -48,7 +49,7 @@ function Facts({ state, lost }) {
     <div><dt>Store</dt><dd>${store?.kind === 'memory' ? 'Memory' : html`<${Name} text=${store?.kind} /> <small>${plural(shards.length, 'shard')}</small>`}</dd></div>
     <div><dt>${shards.length === 1 ? 'Breaker' : 'Breakers'}</dt><dd><${Breakers} shards=${shards} /></dd></div>
     <div><dt>Rules</dt><dd data-test="rules-version" data-value=${rules?.version}>v${exact(rules?.version)} <small>${plural(rules?.count, 'rule')}</small>
-      ${rules?.quarantined > 0 && html` <${Pill} level="warning">${exact(rules.quarantined)} set aside<//>`}</dd></div>
+      ${rules?.quarantined > 0 && html` <${Pill} level="warning">${exact(rules.quarantined)} not in force<//>`}</dd></div>
     <div><dt>Others</dt><dd>${cluster ? html`<${Others} cluster=${cluster} />` : html`<span class="quiet">no cluster</span>`}</dd></div>
     <div><dt>Up</dt><dd title=${`version ${state.version}`}>${span(state.uptime_seconds)}</dd></div>
   </dl>`;
@@ -57,7 +58,7 @@ function Facts({ state, lost }) {
 // The worst one speaks for all.
 function Breakers({ shards }) {
   if (!shards.length) return html`<span class="quiet">none</span>`;
-  const worst = ['open', 'half-open'].find((kind) => shards.some((shard) => shard.breaker === kind)) ?? 'closed';
+  const worst = worstBreaker(shards);
   const many = shards.filter((shard) => shard.breaker === worst).length;
   return html`<${Breaker} state=${worst} />${shards.length > 1 && html` <small>${many} of ${shards.length}</small>`}`;
 }

@@ -25,12 +25,24 @@ export function within(points, seconds) {
   return points.filter((point) => point.at > end - seconds * 1000);
 }
 
-export const mean = (points, get) => (points.length ? points.reduce((sum, p) => sum + (get(p) ?? 0), 0) / points.length : null);
+const known = (points, get) => points.map((point) => number(get(point))).filter((value) => value !== null);
+
+/** The mean of what is known, or null: what nobody knows is not 0. */
+export function mean(points, get) {
+  const values = known(points, get);
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
 
 /** The largest of what is known, or null. */
 export function highest(points, get) {
-  const values = points.map((point) => number(get(point))).filter((value) => value !== null);
+  const values = known(points, get);
   return values.length ? Math.max(...values) : null;
+}
+
+/** The breaker that speaks for all: closed only if every one is known to be. */
+export function worstBreaker(shards) {
+  const kinds = shards.map((shard) => shard.breaker);
+  return ['open', 'half-open'].find((kind) => kinds.includes(kind)) ?? (kinds.every((kind) => kind === 'closed') ? 'closed' : kinds.find((kind) => kind !== 'closed'));
 }
 
 /** All that was decided in a second: shadow rules count beside decisions, not as decisions. */

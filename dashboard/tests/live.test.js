@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { byTier, columns, decided, highest, roundUp, within } from '../columns.js';
+import { byTier, columns, decided, highest, mean, roundUp, within, worstBreaker } from '../columns.js';
 import { nothingYet, reduce, startLive, waitBefore } from '../live.js';
 
 const at = (...times) => times.map((time) => ({ at: time }));
@@ -93,6 +93,16 @@ test('tiers are means over the seconds, most refusals first', () => {
 
 test('shadow refusals are no decisions', () => {
   assert.equal(decided({ decisions: { allowed: 1, refused: 2, shadow_refused: 100, failed_open: 3, unavailable: 4 } }), 10);
+});
+
+test('what is not known is neither 0 nor well', () => {
+  assert.equal(mean([{ n: 4 }, { n: null }, {}, { n: 2 }], (p) => p.n), 3);
+  assert.equal(mean([{}], (p) => p.n), null);
+  const worst = (...kinds) => worstBreaker(kinds.map((breaker) => ({ breaker })));
+  assert.equal(worst('closed', 'closed'), 'closed');
+  assert.equal(worst('closed', 'half-open', 'open'), 'open');
+  assert.equal(worst('closed', 'half-open', 'strange'), 'half-open');
+  assert.equal(worst('closed', undefined), undefined);
 });
 
 test('axes end at round numbers, and the highest is of what is known', () => {
