@@ -120,6 +120,20 @@ export function matchInWords(rule) {
   return parts.filter(Boolean).join(", ") || "every request";
 }
 
+const MISSING = { ip: "counted by address", shared: "counted together", skip: "left alone", refuse: "refused" };
+const STORELESS = {
+  local: "counted by the nodes",
+  allow: "let pass",
+  deny: "refused",
+  local_or_deny: "counted by the nodes; refused in an emergency",
+};
+
+/** What becomes of a request without what is counted by. */
+export const missingInWords = (rule) => MISSING[rule.on_missing_identity] ?? rule.on_missing_identity ?? "–";
+
+/** What becomes of a request while the store is away. */
+export const storelessInWords = (rule) => STORELESS[rule.on_store_failure] ?? rule.on_store_failure ?? "–";
+
 /** All that is searched of a rule, in lower case. */
 export function haystack(rule, document = "") {
   const words = [rule.rule_id, rule.description, matchInWords(rule), countedInWords(rule), quotaInWords(rule)];
