@@ -4,10 +4,10 @@ import { html, useCallback, useEffect, useRef, useState } from "./vendor-preact.
 import { editHref, EXPLAIN, LIST, queryOf, ruleHref } from "./rules-address.js";
 import { History } from "./rules-history.js";
 import { Tiers } from "./rules-list.js";
-import { Ask, Foreign, Heading, Message, Mode, Usage } from "./rules-parts.js";
+import { Ask, Foreign, Heading, Message, Mode, Text, Usage } from "./rules-parts.js";
 import { go } from "./rules-route.js";
 import { deleteRule, doneInWords, loadRule } from "./rules-source.js";
-import { countedInWords, extrasInWords, figuresInWords, matchInWords, missingInWords, quotaInWords, storelessInWords } from "./rules-words.js";
+import { countedInWords, extrasInWords, figuresInWords, matchInWords, missingInWords, quotaInWords, storelessInWords, visible } from "./rules-words.js";
 
 /** The view of rule `id`. */
 export function Detail(props) {
@@ -51,11 +51,11 @@ export function Detail(props) {
       <button type="button" class="rules-button" onClick=${again}>Try again</button></p>`}
     ${shown && !shown.problem && !rule && html`<${Gone} history=${shown.history} />`}
     ${rule && html`<${Facts} rule=${rule} shown=${shown} documents=${documents} usage=${usage.get(id)} live=${live} />`}
-    ${shown && !shown.problem && html`<${History} api=${api} id=${id} shown=${shown} may=${may} say=${say}
+    ${shown && !shown.problem && html`<${History} api=${api} id=${id} shown=${shown} may=${may} say=${say} builtIn=${!documents.changeable}
       changed=${() => { again(); reload(); }} />`}
     ${asking && html`<${Ask} title="Delete this rule?" yes="Delete it" yesTest="delete-confirm" danger busy=${busy} onYes=${remove} onNo=${() => setAsking(false)}>
       <p>Requests will no longer be limited by <b><${Foreign} text=${id} most=${128} /></b>. Its history stays, and it can be had back from there.</p>
-      <pre class="rules-text">${shown.text}</pre>
+      <${Text} text=${shown.text} />
     <//>`}
   </article>`;
 }
@@ -87,7 +87,7 @@ function explainHref(rule) {
 }
 
 function Gone({ history }) {
-  return html`<p class="rules-empty">${history[0]?.action === "deleted" || history.length
+  return html`<p class="rules-empty">${history.length
     ? "This rule is not there any more. What it was is below, and can be had back."
     : "There is no such rule, and nothing is remembered of one."}</p>`;
 }
@@ -101,20 +101,20 @@ function Facts({ rule, shown, documents, usage, live }) {
       <dl class="rules-facts">
         <div><dt>Decides now</dt><dd>${live ? html`<${Usage} usage=${usage} wide />` : html`<span class="rules-muted">no live data</span>`}</dd></div>
         <div><dt>Applies to</dt><dd class="rules-match"><${Foreign} text=${matchInWords(rule)} most=${2000} /></dd></div>
-        <div><dt>Counts</dt><dd>${countedInWords(rule)}</dd></div>
+        <div><dt>Counts</dt><dd>${visible(countedInWords(rule))}</dd></div>
         <div><dt>Allows</dt><dd>${quotaInWords(rule)}<${Tiers} rule=${rule} documents=${documents} />${extras && html`<span class="rules-sub">${extras}</span>`}</dd></div>
         ${rule.overrides?.length > 0 && html`<div><dt>Overrides</dt><dd><${Overrides} overrides=${rule.overrides} /></dd></div>`}
         <div><dt>Priority</dt><dd>${rule.priority ?? 100}</dd></div>
         ${!rule.descriptor && html`<div><dt>Without identity</dt><dd>${missingInWords(rule)}</dd></div>`}
         <div><dt>Without the store</dt><dd>${storelessInWords(rule)}</dd></div>
-        <div><dt>Document</dt><dd class="rules-document">${document ? html`<${Foreign} text=${document.name} />` : documents.changeable ? "one of its own, or not known" : "built in"}</dd></div>
+        <div><dt>Document</dt><dd>${document ? html`<span class="rules-document"><${Foreign} text=${document.name} /></span>` : documents.changeable ? "one of its own, or not known" : "built in"}</dd></div>
         <div><dt>Version</dt><dd data-test="rule-version">${shown.version ?? "–"}</dd></div>
       </dl>
     </div>
     <div class="rules-panel">
       <h3 class="rules-subheading">As it is written</h3>
-      ${!shown.exact && html`<p class="rules-note">This is the rule as the node has understood it. Its own text, with comments, is in its document.</p>`}
-      <pre class="rules-text" tabindex="0" aria-label="text of the rule">${shown.text}</pre>
+      ${!shown.exact && documents.changeable && html`<p class="rules-note">This is the rule as the node has understood it. Its own text, with comments, is in its document.</p>`}
+      <${Text} text=${shown.text} />
     </div>
   </div>`;
 }

@@ -54,6 +54,8 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
     else drafts.delete(key);
   }, [base, text, dirty]);
   useLeaving(dirty);
+  const latest = useRef(false);
+  latest.current = dirty;
 
   // Whoever is writing hears of it at once if the rule becomes another meanwhile.
   useEffect(() => {
@@ -61,7 +63,7 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
     let here = true;
     loadRule(api, id).then((loaded) => {
       if (!here || loaded.problem || loaded.version === base.version) return;
-      if (!dirty && loaded.rule) {
+      if (!latest.current && loaded.rule) {
         setBase(loaded);
         setText(loaded.text);
       } else if (!loaded.rule || !sameText(loaded.text, base.text)) {
@@ -139,7 +141,7 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
               aria-describedby="rules-why-not" onClick=${save}>${saving ? "Saving…" : fresh ? "Create the rule" : "Save the change"}</button>
             ${dirty && !fresh && html`<button type="button" class="rules-button" data-test="rule-revert" onClick=${() => write(base.text)}>Undo all changes</button>`}
             <a class="rules-button" href=${fresh ? LIST : ruleHref(id)}>${dirty ? "Leave it for now" : "Back"}</a>
-            <span class="rules-muted" id="rules-why-not">${whyNot({ may, check, dirty: dirty || fresh, conflict })}</span>
+            <span class="rules-muted" id="rules-why-not"><${Words} text=${whyNot({ may, check, dirty: dirty || fresh, conflict })} /></span>
           </div>
         </div>
       </div>

@@ -1,6 +1,6 @@
 // What became of a rule over time, and going back.
 
-import { html, useState } from "./vendor-preact.js";
+import { html, useMemo, useState } from "./vendor-preact.js";
 import { diffLines, sizeOf } from "./diff.js";
 import { Ask, Diff, Foreign, Version } from "./rules-parts.js";
 import { doneInWords, rollBack, sameText } from "./rules-source.js";
@@ -10,7 +10,7 @@ const ACTIONS = { created: "created", changed: "changed", deleted: "deleted", ro
 const PAGE = 10;
 
 /** The history of rule `id`, newest first; `changed` is called after going back. */
-export function History({ api, id, shown, may, say, changed }) {
+export function History({ api, id, shown, may, say, changed, builtIn }) {
   const [most, setMost] = useState(PAGE);
   const [target, setTarget] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -33,7 +33,7 @@ export function History({ api, id, shown, may, say, changed }) {
   const elsewhere = history.length > 0 && !isNow(history[0].after);
   return html`<section class="rules-panel" data-test="rule-history" aria-labelledby="rules-history-title">
     <h3 class="rules-subheading" id="rules-history-title">History</h3>
-    ${historyProblem && html`<p class="rules-muted">${historyProblem}</p>`}
+    ${historyProblem && html`<p class="rules-muted">${builtIn ? "Built-in rules have no history." : historyProblem}</p>`}
     ${!historyProblem && history.length === 0 && html`<p class="rules-muted">Nothing is remembered: it has been like this since it was put there by other means.</p>`}
     ${elsewhere && exact && html`<p class="rules-note">It has been changed since the last of these, by other means.</p>`}
     <ol class="rules-history">
@@ -59,13 +59,13 @@ const inWords = (errors) => errors.map(({ line, column, message }) => `line ${li
 
 function Entry({ entry, now, may, back }) {
   const [open, setOpen] = useState(false);
-  const { added, removed } = sizeOf(diffLines(entry.before, entry.after));
+  const { added, removed } = useMemo(() => sizeOf(diffLines(entry.before, entry.after)), [entry.before, entry.after]);
   const to = entry.to_version === undefined ? "" : ` to ${shortVersion(entry.to_version)}`;
   return html`<li class="rules-history-entry" data-test="history-row" data-version=${entry.version}>
     <div class="rules-history-line">
-      <span class=${`rules-badge rules-badge-${entry.action}`}>${ACTIONS[entry.action] ?? entry.action}${to}</span>
+      <span class=${`rules-badge rules-badge-${entry.action}`}>${ACTIONS[entry.action] ?? String(entry.action).slice(0, 30)}${to}</span>
       <span>by <b><${Foreign} text=${entry.by} most=${80} /></b></span>
-      <time datetime=${entry.at} title=${entry.at}>${timeInWords(entry.at)} <span class="rules-muted">(${agoInWords(entry.at)})</span></time>
+      <time datetime=${entry.at} title=${entry.at}><${Foreign} text=${timeInWords(entry.at)} most=${40} /> <span class="rules-muted">(${agoInWords(entry.at)})</span></time>
       <span class="rules-muted">version <${Version} version=${entry.version} /></span>
       ${entry.after !== null && html`<${Back} may=${may} now=${now} back=${back} />`}
     </div>

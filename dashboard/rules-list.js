@@ -141,9 +141,9 @@ function Row({ rule, documents, usage, live }) {
     <th scope="row"><a class="rules-id" href=${ruleHref(rule.rule_id)}><${Foreign} text=${rule.rule_id} most=${128} /></a>
       ${rule.description && html`<span class="rules-description"><${Foreign} text=${rule.description} most=${160} /></span>`}</th>
     <td data-label="Applies to"><div><span class="rules-match"><${Foreign} text=${matchInWords(rule)} most=${240} /></span>
-      <span class="rules-sub">counts ${countedInWords(rule)}</span></div></td>
+      <span class="rules-sub">counts <${Foreign} text=${countedInWords(rule)} most=${120} /></span></div></td>
     <td data-label="Allows"><div>${quotaInWords(rule)}<${Tiers} rule=${rule} documents=${documents} most=${MOST_TIERS} />
-      ${extras && html`<span class="rules-sub">${extras}</span>`}</div></td>
+      ${extras && html`<span class="rules-sub"><${Foreign} text=${extras} most=${160} /></span>`}</div></td>
     <td data-label="Mode"><${Mode} rule=${rule} /></td>
     <td data-label="Decides now">${live ? html`<${Usage} usage=${usage} />` : html`<span class="rules-muted">–</span>`}</td>
     <td data-label="Document"><div>${document

@@ -2,21 +2,24 @@
 
 import { html, useEffect, useMemo, useRef } from "./vendor-preact.js";
 import { diffLines, folded, sizeOf } from "./diff.js";
-import { rate, shortVersion } from "./rules-words.js";
+import { rate, shortVersion, visible } from "./rules-words.js";
 
 /** Lines of a diff that are put into the page at most. */
 const MOST_LINES = 2000;
 
+/** Characters of one of them. */
+const MOST_CHARACTERS = 5000;
+
 /** A text that is not ours: kept to itself if it runs the other way, and cut if it is very long. */
 export function Foreign({ text, most = 400 }) {
-  const whole = String(text ?? "");
+  const whole = visible(String(text ?? "").slice(0, most + 2000));
   const cut = whole.length > most;
   return html`<bdi title=${cut ? whole.slice(0, 2000) : undefined}>${cut ? `${whole.slice(0, most)}…` : whole}</bdi>`;
 }
 
 /** A message of the node, in which `these` are names and values. */
 export function Words({ text, most = 600 }) {
-  const parts = String(text ?? "").slice(0, most).split("`");
+  const parts = visible(String(text ?? "").slice(0, most)).split("`");
   return html`<bdi>${parts.map((part, i) => (i % 2 === 1 && i < parts.length - 1 ? html`<code key=${i}>${part}</code>` : part))}</bdi>`;
 }
 
@@ -48,6 +51,11 @@ export function Message({ message }) {
       ${message.href && html` <a href=${message.href}>${message.link}</a>`}
     </p>`}
   </div>`;
+}
+
+/** A rule as it is written. */
+export function Text({ text }) {
+  return html`<pre class="rules-text" tabindex="0" aria-label="text of the rule">${visible(text)}</pre>`;
 }
 
 /** Whether a rule refuses or only watches. */
@@ -110,7 +118,7 @@ export function Diff({ before, after, from, to, test }) {
                   <td class="rules-diff-number">${row.before}</td>
                   <td class="rules-diff-number">${row.after}</td>
                   <td class="rules-diff-sign">${SIGNS[row.op]}</td>
-                  <td class="rules-diff-text">${row.text}</td>
+                  <td class="rules-diff-text">${visible(row.text.slice(0, MOST_CHARACTERS))}</td>
                 </tr>`,
           )}
         </tbody>
@@ -126,9 +134,11 @@ const SIGNS = { "+": "+", "-": "−", "=": "" };
 /** A question that has to be answered before anything happens. */
 export function Ask({ title, children, yes, yesTest, danger, busy, onYes, onNo }) {
   const ref = useRef(null);
+  const no = useRef(null);
   useEffect(() => {
     const dialog = ref.current;
     if (dialog && !dialog.open) dialog.showModal();
+    no.current?.focus();
     return () => dialog?.close();
   }, []);
   return html`<dialog class="rules-dialog" ref=${ref} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onNo(); }}>
@@ -137,7 +147,7 @@ export function Ask({ title, children, yes, yesTest, danger, busy, onYes, onNo }
     <div class="rules-actions">
       <button type="button" class=${danger ? "rules-button rules-button-danger" : "rules-button rules-button-main"}
         data-test=${yesTest} disabled=${busy} onClick=${onYes}>${busy ? "One moment…" : yes}</button>
-      <button type="button" class="rules-button" onClick=${onNo}>Cancel</button>
+      <button type="button" class="rules-button" ref=${no} onClick=${onNo}>Cancel</button>
     </div>
   </dialog>`;
 }

@@ -156,6 +156,13 @@ export function strictness(rule) {
   return limit / (Number(window[1]) * SECONDS[window[2]]);
 }
 
+/** A text with what cannot be seen, or turns the text around it, made visible: nobody is to approve what looks like something else. */
+export function visible(text) {
+  return String(text ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => {
+    return `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
 /** A version short enough for a table: that of a file stands for its content and is long. */
 export function shortVersion(version) {
   const text = String(version ?? "");

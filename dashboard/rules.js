@@ -6,6 +6,7 @@ import { Detail } from "./rules-detail.js";
 import { Editor } from "./rules-editor.js";
 import { Explain } from "./rules-explain.js";
 import { List } from "./rules-list.js";
+import { Words } from "./rules-parts.js";
 import { go, useRoute } from "./rules-route.js";
 import { loadDocuments, loadRules } from "./rules-source.js";
 
@@ -28,7 +29,7 @@ export function Rules({ api, state, byRule, role }) {
       <button type="button" class="rules-button rules-button-main" data-test="rule-new" disabled=${!may.ok || route.view === "new"}
         aria-describedby=${may.ok ? undefined : "rules-may-not"} onClick=${() => go(NEW)}>New rule</button>
     </nav>
-    ${!may.ok && html`<p class="rules-may-not" id="rules-may-not">${may.why}</p>`}
+    ${!may.ok && html`<p class="rules-may-not" id="rules-may-not"><${Words} text=${may.why} /></p>`}
     ${viewOf(route, shared)}
   </div>`;
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import {
   agoInWords, count, countedInWords, extrasInWords, figuresInWords, found, haystack, matchInWords, quotaInWords, rate,
-  shortVersion, spanInWords, strictness, windowInWords,
+  shortVersion, spanInWords, strictness, visible, windowInWords,
 } from "../rules-words.js";
 
 test("quotas are said in words", () => {
@@ -69,4 +69,10 @@ test("numbers are short", () => {
   assert.ok(strictness({ limit: 60, window: "1m" }) < strictness({ limit: 2, window: "1s" }));
   assert.equal(strictness({ tiered: true }), Number.POSITIVE_INFINITY);
   assert.equal(agoInWords("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:10:00Z")), "2 hours ago");
+});
+
+test("what cannot be seen is made visible, and all else stays", () => {
+  assert.equal(visible("a\u202eb\u200bc\u0007"), "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0007⟩");
+  assert.equal(visible("tab\tline\nא مرحبا 😀"), "tab\tline\nא مرحبا 😀");
+  assert.equal(visible(undefined), "");
 });
