@@ -5,7 +5,9 @@ const MOST_DIFFERENCES = 1500;
 
 /** The lines of a text; the line end at its end makes no line of its own. */
 export function linesOf(text) {
-  const whole = String(text ?? "").replace(/\r\n/g, "\n").replace(/\n$/, "");
+  const whole = String(text ?? "")
+    .replace(/\r\n/g, "\n")
+    .replace(/\n$/, "");
   return whole === "" ? [] : whole.split("\n");
 }
 
@@ -19,7 +21,8 @@ export function diffLines(before, after, most = MOST_DIFFERENCES) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end])
+    end += 1;
 
   const ops = [];
   for (let i = 0; i < start; i += 1) ops.push("=");

@@ -55,7 +55,10 @@ export function queryOf(form) {
 }
 
 function withoutSecrets(lines) {
-  return lines.split("\n").filter((line) => !SECRET.test(line.split(":")[0].trim())).join("\n");
+  return lines
+    .split("\n")
+    .filter((line) => !SECRET.test(line.split(":")[0].trim()))
+    .join("\n");
 }
 
 /** The body to be explained for a form, or what is wrong with it: `{body}` or `{errors: {field: message}}`. */
@@ -63,7 +66,8 @@ export function bodyOf(form) {
   const errors = {};
   const body = { resource: form.path };
   if (!form.path) errors.path = "Give the path that is asked for, such as /orders/7.";
-  for (const name of ["method", "user", "tenant", "tier", "ip"]) if (form[name]) body[name] = form[name].trim();
+  for (const name of ["method", "user", "tenant", "tier", "ip"])
+    if (form[name]) body[name] = form[name].trim();
   for (const name of ["headers", "attributes"]) {
     const { pairs, error } = pairsOf(form[name] ?? "");
     if (error) errors[name] = error;

@@ -44,7 +44,9 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
       setText(draft ? draft.text : (loaded.text ?? ""));
       if (draft) say("info", "This is what you were writing before; it is not saved yet.");
     });
-    return () => { here = false; };
+    return () => {
+      here = false;
+    };
   }, [api, id]);
 
   const dirty = base && !base.problem && !sameText(text, base.text);
@@ -67,10 +69,15 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
         setBase(loaded);
         setText(loaded.text);
       } else if (!loaded.rule || !sameText(loaded.text, base.text)) {
-        say("warn", "Somebody has changed this rule since you began. Go on: when you save, you will see both changes and can decide.");
+        say(
+          "warn",
+          "Somebody has changed this rule since you began. Go on: when you save, you will see both changes and can decide.",
+        );
       }
     });
-    return () => { here = false; };
+    return () => {
+      here = false;
+    };
   }, [known.version]);
 
   const write = (value) => {
@@ -81,25 +88,32 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
 
   const ids = useMemo(() => idsIn(text), [text]);
   const errors = refused ?? check.errors;
-  const ready = may.ok && !saving && base && !base.problem && (dirty || fresh) && check.state !== "invalid" && !conflict;
+  const ready =
+    may.ok && !saving && base && !base.problem && (dirty || fresh) && check.state !== "invalid" && !conflict;
 
   const save = async () => {
     if (!ready) return;
     const name = id ?? ids[0];
     if (!name || ids.length > 1) {
-      say("bad", name ? "Write one rule at a time: this text has several." : "Give the rule a name: a line such as rule_id: my_rule.");
+      say(
+        "bad",
+        name
+          ? "Write one rule at a time: this text has several."
+          : "Give the rule a name: a line such as rule_id: my_rule.",
+      );
       return;
     }
     setSaving(true);
-    const outcome = await saveRule(api, name, text, base.version);
+    const { outcome, theirs } = await saved(api, name, text, base);
     setSaving(false);
     if (outcome.done) {
       drafts.delete(key);
       reload();
-      say("good", doneInWords(outcome.done, fresh ? "created" : "changed"), { hash: ruleHref(name) });
+      say("good", doneInWords(outcome.done, outcome.done.previous_version === null ? "created" : "changed"), {
+        hash: ruleHref(name),
+      });
       go(ruleHref(name));
     } else if (outcome.conflict) {
-      const theirs = await loadRule(api, name);
       if (theirs.problem) say("bad", theirs.problem);
       else setConflict({ theirs, name });
     } else if (outcome.errors) {
@@ -125,40 +139,95 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
 
   const title = fresh ? "New rule" : html`Edit <${Foreign} text=${id} most=${256} />`;
   return html`<section class="rules-view">
-    <p class="rules-back"><a href=${fresh ? LIST : ruleHref(id)}>← ${fresh ? "All rules" : "Back to the rule"}</a></p>
+    <p class="rules-back">
+      <a href=${fresh ? LIST : ruleHref(id)}>← ${fresh ? "All rules" : "Back to the rule"}</a>
+    </p>
     <${Heading} at=${route.hash}>${title}<//>
     ${!base && html`<p class="rules-muted">Loading…</p>`}
     ${base?.problem && html`<p class="rules-message rules-message-bad" role="alert">${base.problem}</p>`}
-    ${base && !base.problem && html`<div class="rules-columns rules-columns-edit">
-      <div>
-        ${!base.exact && html`<p class="rules-note">The text of this rule could not be told from the rest of its document, so this is the rule as the node has understood it. Comments within it will be gone when it is saved.</p>`}
-        <label class="rules-label" for="rules-text">The rule, as YAML or JSON${base.version === null ? "" : html`, read at version <${Version} version=${base.version} />`}</label>
-        <${Area} area=${area} text=${text} errors=${errors} write=${write} save=${save} readonly=${!may.ok} />
-        <div class="rules-save">
-          <${Message} message=${message} />
-          <div class="rules-actions">
-            <button type="button" class="rules-button rules-button-main" data-test="rule-save" disabled=${!ready}
-              aria-describedby="rules-why-not" onClick=${save}>${saving ? "Saving…" : fresh ? "Create the rule" : "Save the change"}</button>
-            ${dirty && !fresh && html`<button type="button" class="rules-button" data-test="rule-revert" onClick=${() => write(base.text)}>Undo all changes</button>`}
-            <a class="rules-button" href=${fresh ? LIST : ruleHref(id)}>${dirty ? "Leave it for now" : "Back"}</a>
-            <span class="rules-muted" id="rules-why-not"><${Words} text=${whyNot({ may, check, dirty: dirty || fresh, conflict })} /></span>
+    ${
+      base &&
+      !base.problem &&
+      html`<div class="rules-columns rules-columns-edit">
+        <div>
+          ${!base.exact && html`<p class="rules-note">The text of this rule could not be told from the rest of its document, so this is the rule as the node has understood it. Comments within it will be gone when it is saved.</p>`}
+          <label class="rules-label" for="rules-text"
+            >The rule, as YAML or
+            JSON${base.version === null ? "" : html`, read at version <${Version} version=${base.version} />`}</label
+          >
+          <${Area}
+            area=${area}
+            text=${text}
+            errors=${errors}
+            write=${write}
+            save=${save}
+            readonly=${!may.ok}
+          />
+          <div class="rules-save">
+            <${Message} message=${message} />
+            <div class="rules-actions">
+              <button
+                type="button"
+                class="rules-button rules-button-main"
+                data-test="rule-save"
+                disabled=${!ready}
+                aria-describedby="rules-why-not"
+                onClick=${save}
+              >
+                ${saving ? "Saving…" : fresh ? "Create the rule" : "Save the change"}
+              </button>
+              ${dirty && !fresh && html`<button type="button" class="rules-button" data-test="rule-revert" onClick=${() => write(base.text)}>Undo all changes</button>`}
+              <a class="rules-button" href=${fresh ? LIST : ruleHref(id)}
+                >${dirty ? "Leave it for now" : "Back"}</a
+              >
+              <span class="rules-muted" id="rules-why-not"
+                ><${Words} text=${whyNot({ may, check, dirty: dirty || fresh, conflict })}
+              /></span>
+            </div>
           </div>
         </div>
-      </div>
-      <div class="rules-side">
-        <${Check} check=${check} errors=${errors} refused=${refused} jump=${jump} />
-        ${conflict
-          ? html`<${Conflict} conflict=${conflict} base=${base} text=${text} fresh=${fresh} resolve=${resolve} />`
-          : html`<${Diff} test="rule-diff" before=${fresh ? "" : base.text} after=${text} from=${fresh ? "nothing" : `version ${shortVersion(base.version)}`} to="what will be saved" />`}
-      </div>
-    </div>`}
+        <div class="rules-side">
+          <${Check} check=${check} errors=${errors} refused=${refused} jump=${jump} />
+          ${
+            conflict
+              ? html`<${Conflict}
+                  conflict=${conflict}
+                  base=${base}
+                  text=${text}
+                  fresh=${fresh}
+                  resolve=${resolve}
+                />`
+              : html`<${Diff}
+                  test="rule-diff"
+                  before=${fresh ? "" : base.text}
+                  after=${text}
+                  from=${fresh ? "nothing" : `version ${shortVersion(base.version)}`}
+                  to="what will be saved"
+                />`
+          }
+        </div>
+      </div>`
+    }
   </section>`;
+}
+
+// A version is that of the whole document. If only other rules of it have changed, that is no reason to ask.
+async function saved(api, name, text, base) {
+  const outcome = await saveRule(api, name, text, base.version);
+  if (!outcome.conflict) return { outcome };
+  const theirs = await loadRule(api, name);
+  const untouched =
+    base.version !== null && theirs.rule && theirs.exact && base.exact && sameText(theirs.text, base.text);
+  if (!untouched) return { outcome, theirs };
+  const second = await saveRule(api, name, text, theirs.version);
+  return { outcome: second, theirs: second.conflict ? await loadRule(api, name) : theirs };
 }
 
 async function start(api, id) {
   if (id === null) return { text: TEMPLATE, version: null, exact: true };
   const loaded = await loadRule(api, id);
-  if (!loaded.problem && !loaded.rule) return { problem: "There is no such rule any more; its history may have it." };
+  if (!loaded.problem && !loaded.rule)
+    return { problem: "There is no such rule any more; its history may have it." };
   return loaded;
 }
 
@@ -213,27 +282,62 @@ function Area({ area, text, errors, write, save, readonly }) {
     <div class="rules-gutter" aria-hidden="true" ref=${gutter}>
       ${Array.from({ length: lines }, (_, i) => html`<span key=${i} class=${wrong.has(i + 1) ? "rules-gutter-wrong" : undefined}>${i + 1}</span>`)}
     </div>
-    <textarea id="rules-text" class="rules-area" data-test="rule-text" ref=${area} value=${text} rows=${Math.max(14, Math.min(36, lines + 2))}
-      wrap="off" spellcheck=${false} autocapitalize="off" autocomplete="off" readonly=${readonly} aria-describedby="rules-check" aria-invalid=${errors.length > 0}
-      onInput=${(event) => write(event.target.value)} onKeyDown=${pressed}
-      onScroll=${(event) => { if (gutter.current) gutter.current.scrollTop = event.target.scrollTop; }}></textarea>
+    <textarea
+      id="rules-text"
+      class="rules-area"
+      data-test="rule-text"
+      ref=${area}
+      value=${text}
+      rows=${Math.max(14, Math.min(36, lines + 2))}
+      wrap="off"
+      spellcheck=${false}
+      autocapitalize="off"
+      autocomplete="off"
+      readonly=${readonly}
+      aria-describedby="rules-check"
+      aria-invalid=${errors.length > 0}
+      onInput=${(event) => write(event.target.value)}
+      onKeyDown=${pressed}
+      onScroll=${(event) => {
+        if (gutter.current) gutter.current.scrollTop = event.target.scrollTop;
+      }}
+    ></textarea>
   </div>`;
 }
 
-const STATES = { checking: "Checking…", valid: "✓ It is right", unknown: "It could not be checked" };
+const STATES = { checking: "Checking…", valid: "✓ Valid", unknown: "It could not be checked" };
 
 function Check({ check, errors, refused, jump }) {
   const wrong = errors.length > 0 && (refused || check.state !== "valid");
   const kind = wrong ? "invalid" : check.state;
-  return html`<div class=${`rules-check rules-check-${kind}`} id="rules-check" data-test="rule-validate" data-state=${refused ? "invalid" : check.state} role="status" aria-live="polite">
-    ${wrong
-      ? html`<p class="rules-check-title">${errors.length === 1 ? "One thing is wrong" : `${errors.length} things are wrong`}</p>
-          <ol class="rules-errors">${errors.slice(0, 50).map((error, i) => html`<li key=${i} data-test="rule-error">
-            <button type="button" class="rules-link" onClick=${() => jump(error)}>line ${error.line}, column ${error.column}</button>
-            <span> <${Words} text=${error.message} /></span></li>`)}</ol>
-          ${errors.length > 50 && html`<p class="rules-muted">and ${errors.length - 50} more</p>`}`
-      : html`<p class="rules-check-title">${STATES[check.state] ?? STATES.checking}</p>
-          ${check.note && html`<p class="rules-muted"><${Foreign} text=${check.note} /></p>`}`}
+  return html`<div
+    class=${`rules-check rules-check-${kind}`}
+    id="rules-check"
+    data-test="rule-validate"
+    data-state=${refused ? "invalid" : check.state}
+    role="status"
+    aria-live="polite"
+  >
+    ${
+      wrong
+        ? html`<p class="rules-check-title">
+              ${errors.length === 1 ? "One thing is wrong" : `${errors.length} things are wrong`}
+            </p>
+            <ol class="rules-errors">
+              ${errors.slice(0, 50).map(
+                (error, i) =>
+                  html`<li key=${i} data-test="rule-error">
+                    <button type="button" class="rules-link" onClick=${() => jump(error)}>
+                      line ${error.line}, column ${error.column}
+                    </button>
+                    <span> <${Words} text=${error.message} /></span>
+                  </li>`,
+              )}
+            </ol>
+            ${errors.length > 50 && html`<p class="rules-muted">and ${errors.length - 50} more</p>`}`
+        : html`<p class="rules-check-title">${STATES[check.state] ?? STATES.checking}</p>
+            ${check.note && html`<p class="rules-muted"><${Foreign} text=${check.note} /></p>`}`
+    }
   </div>`;
 }
 
@@ -247,15 +351,29 @@ function Conflict({ conflict, base, text, fresh, resolve }) {
   }, []);
   if (fresh && theirs.rule) {
     return html`<div class="rules-conflict" data-test="rule-conflict" role="alert" tabindex="-1" ref=${panel}>
-      <p><strong>There is a rule <${Foreign} text=${name} most=${128} /> already.</strong> Give yours another name, or <a href=${editHref(name)}>edit that one</a>.</p>
-      <div class="rules-actions"><button type="button" class="rules-button" onClick=${() => resolve(base, text)}>Give it another name</button></div>
+      <p>
+        <strong>There is a rule <${Foreign} text=${name} most=${128} /> already.</strong> Give yours another
+        name, or <a href=${editHref(name)}>edit that one</a>.
+      </p>
+      <div class="rules-actions">
+        <button type="button" class="rules-button" onClick=${() => resolve(base, text)}>
+          Give it another name
+        </button>
+      </div>
     </div>`;
   }
   if (!theirs.rule) {
     return html`<div class="rules-conflict" data-test="rule-conflict" role="alert" tabindex="-1" ref=${panel}>
       <p><strong>Somebody has deleted this rule meanwhile.</strong></p>
       <div class="rules-actions">
-        <button type="button" class="rules-button" data-test="conflict-mine" onClick=${() => resolve({ ...base, text: "", version: null }, text)}>Create it again with my text</button>
+        <button
+          type="button"
+          class="rules-button"
+          data-test="conflict-mine"
+          onClick=${() => resolve({ ...base, text: "", version: null }, text)}
+        >
+          Create it again with my text
+        </button>
         <a class="rules-button" href=${LIST}>Leave it deleted</a>
       </div>
     </div>`;
@@ -264,16 +382,50 @@ function Conflict({ conflict, base, text, fresh, resolve }) {
   const who = last && String(last.version) === theirs.version ? last.by : null;
   const untouched = sameText(theirs.text, base.text);
   return html`<div class="rules-conflict" data-test="rule-conflict" role="alert" tabindex="-1" ref=${panel}>
-    ${untouched
-      ? html`<p><strong>Its document has been changed meanwhile, but not this rule.</strong> Nothing of yours is in the way.</p>`
-      : html`<p><strong>${who ? html`<${Foreign} text=${who} most=${80} /> has` : "Somebody has"} changed this rule since you began.</strong> It is at version <${Version} version=${theirs.version} /> by now; nothing of yours was saved.</p>
-          <${Diff} before=${base.text} after=${theirs.text} from="when you began" to="their change" />
-          <${Diff} before=${base.text} after=${text} from="when you began" to="your change" />`}
+    ${
+      untouched
+        ? html`<p>
+            <strong>Its document has been changed meanwhile, but not this rule.</strong> Nothing of yours is
+            in the way.
+          </p>`
+        : html`<p>
+              <strong
+                >${who ? html`<${Foreign} text=${who} most=${80} /> has` : "Somebody has"} changed this rule
+                since you began.</strong
+              >${" "}
+              It is at version <${Version} version=${theirs.version} /> by now; nothing of yours was saved.
+            </p>
+            <${Diff} before=${base.text} after=${theirs.text} from="when you began" to="their change" />
+            <${Diff} before=${base.text} after=${text} from="when you began" to="your change" />`
+    }
     <div class="rules-actions">
-      ${untouched
-        ? html`<button type="button" class="rules-button rules-button-main" data-test="conflict-mine" onClick=${() => resolve(theirs, text)}>Go on with version ${shortVersion(theirs.version)}</button>`
-        : html`<button type="button" class="rules-button" data-test="conflict-mine" onClick=${() => resolve(theirs, text)}>Keep my text, compare it with theirs</button>
-            <button type="button" class="rules-button" data-test="conflict-theirs" onClick=${() => resolve(theirs, theirs.text)}>Take theirs, drop mine</button>`}
+      ${
+        untouched
+          ? html`<button
+              type="button"
+              class="rules-button rules-button-main"
+              data-test="conflict-mine"
+              onClick=${() => resolve(theirs, text)}
+            >
+              Go on with version ${shortVersion(theirs.version)}
+            </button>`
+          : html`<button
+                type="button"
+                class="rules-button"
+                data-test="conflict-mine"
+                onClick=${() => resolve(theirs, text)}
+              >
+                Keep my text, compare it with theirs
+              </button>
+              <button
+                type="button"
+                class="rules-button"
+                data-test="conflict-theirs"
+                onClick=${() => resolve(theirs, theirs.text)}
+              >
+                Take theirs, drop mine
+              </button>`
+      }
     </div>
     ${!untouched && html`<p class="rules-muted">Neither saves anything yet: you see once more what would change.</p>`}
   </div>`;

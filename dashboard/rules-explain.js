@@ -16,7 +16,10 @@ export function Explain({ api, known, message, route }) {
   const [busy, setBusy] = useState(false);
   const turn = useRef(0);
   const place = useRef(null);
-  const rules = useMemo(() => new Map((known.rules ?? []).map((rule) => [rule.rule_id, rule])), [known.rules]);
+  const rules = useMemo(
+    () => new Map((known.rules ?? []).map((rule) => [rule.rule_id, rule])),
+    [known.rules],
+  );
 
   const ask = async (what) => {
     turn.current += 1;
@@ -41,7 +44,12 @@ export function Explain({ api, known, message, route }) {
     setResult(null);
     if (came.path) ask(came);
   }, [route.query]);
-  useEffect(() => () => { turn.current = -1; }, []);
+  useEffect(
+    () => () => {
+      turn.current = -1;
+    },
+    [],
+  );
 
   const submit = (event) => {
     event.preventDefault();
@@ -54,7 +62,8 @@ export function Explain({ api, known, message, route }) {
   useFirstWrong(result);
   useEffect(() => {
     // On a small screen it is below the form.
-    if (result?.answer && place.current.getBoundingClientRect().top > innerHeight - 120) place.current.scrollIntoView();
+    if (result?.answer && place.current.getBoundingClientRect().top > innerHeight - 120)
+      place.current.scrollIntoView();
   }, [result]);
   const field = (name) => ({ name, form, setForm, error: errors[name] });
   const others = Object.keys(errors).filter((name) => !(name in form));
@@ -64,7 +73,13 @@ export function Explain({ api, known, message, route }) {
     <p class="rules-muted">What would be decided about it now, and why. Nothing is counted.</p>
     <${Message} message=${message} />
     <div class="rules-columns rules-columns-explain">
-      <form class="rules-panel rules-form" data-test="explain-form" onSubmit=${submit} novalidate autocomplete="off">
+      <form
+        class="rules-panel rules-form"
+        data-test="explain-form"
+        onSubmit=${submit}
+        novalidate
+        autocomplete="off"
+      >
         <div class="rules-form-row rules-form-request">
           <${Method} ...${field("method")} />
           <${Field} ...${field("path")} label="Path" test="explain-path" hint="/orders/7" />
@@ -75,19 +90,60 @@ export function Explain({ api, known, message, route }) {
         </div>
         <div class="rules-form-row">
           <${Field} ...${field("ip")} label="Address (IP)" test="explain-ip" hint="203.0.113.7" />
-          <${Field} ...${field("tier")} label="Tier or plan" test="explain-tier" hint="as the rules find it" />
+          <${Field}
+            ...${field("tier")}
+            label="Tier or plan"
+            test="explain-tier"
+            hint="as the rules find it"
+          />
           <${Field} ...${field("cost")} label="Cost" test="explain-cost" hint="1" mode="numeric" />
         </div>
-        <${Lines} ...${field("headers")} label="Headers, one per line" test="explain-headers" hint="X-Client: mobile" />
-        <${Lines} ...${field("attributes")} label="Attributes, one per line" test="explain-attributes" hint="region: eu" />
+        <${Lines}
+          ...${field("headers")}
+          label="Headers, one per line"
+          test="explain-headers"
+          hint="X-Client: mobile"
+        />
+        <${Lines}
+          ...${field("attributes")}
+          label="Attributes, one per line"
+          test="explain-attributes"
+          hint="region: eu"
+        />
         ${others.map((name) => html`<p key=${name} class="rules-field-error" role="alert">${name}: <${Foreign} text=${errors[name]} /></p>`)}
         <div class="rules-actions">
-          <button type="submit" class="rules-button rules-button-main" data-test="explain-submit" disabled=${busy}>${busy ? "One moment…" : "Explain"}</button>
-          <button type="button" class="rules-button" onClick=${() => { setForm(formOf("")); setResult(null); go(EXPLAIN); }}>Clear</button>
+          <button
+            type="submit"
+            class="rules-button rules-button-main"
+            data-test="explain-submit"
+            disabled=${busy}
+          >
+            ${busy ? "One moment…" : "Explain"}
+          </button>
+          <button
+            type="button"
+            class="rules-button"
+            onClick=${() => {
+              setForm(formOf(""));
+              setResult(null);
+              go(EXPLAIN);
+            }}
+          >
+            Clear
+          </button>
         </div>
-        <p class="rules-muted">The address of this page has the request in it, without headers that are secrets.</p>
+        <p class="rules-muted">
+          The address of this page has the request in it, without headers that are secrets.
+        </p>
       </form>
-      <div class="rules-panel" ref=${place} data-test="explain-result" role="status" aria-live="polite" aria-busy=${busy}>
+      <div
+        class="rules-panel"
+        ref=${place}
+        data-test="explain-result"
+        role="status"
+        aria-live="polite"
+        aria-busy=${busy}
+      >
         ${result?.problem && html`<p class="rules-message rules-message-bad">${result.problem}</p>`}
         ${result?.answer && html`<${Answer} answer=${result.answer} rules=${rules} />`}
         ${result?.errors && html`<p class="rules-bad">Something is wrong with the request; see the form.</p>`}
@@ -104,35 +160,70 @@ function useFirstWrong(result) {
 }
 
 function described(name, error) {
-  return { id: `rules-explain-${name}`, "aria-invalid": Boolean(error), "aria-describedby": error ? `rules-wrong-${name}` : undefined };
+  return {
+    id: `rules-explain-${name}`,
+    "aria-invalid": Boolean(error),
+    "aria-describedby": error ? `rules-wrong-${name}` : undefined,
+  };
 }
 
 function Wrong({ name, error }) {
-  return error ? html`<span class="rules-field-error" id=${`rules-wrong-${name}`} data-test=${`explain-error-${name}`}><${Words} text=${error} /></span>` : null;
+  return error
+    ? html`<span class="rules-field-error" id=${`rules-wrong-${name}`} data-test=${`explain-error-${name}`}
+        ><${Words} text=${error}
+      /></span>`
+    : null;
 }
 
 function Field({ name, form, setForm, error, label, test, hint, mode }) {
-  return html`<div class="rules-field"><label class="rules-label" for=${`rules-explain-${name}`}>${label}</label>
-    <input type="text" ...${described(name, error)} data-test=${test} value=${form[name]} placeholder=${hint} inputmode=${mode} spellcheck=${false}
-      autocapitalize="off" onInput=${(event) => setForm({ ...form, [name]: event.target.value })} />
-    <${Wrong} name=${name} error=${error} /></div>`;
+  return html`<div class="rules-field">
+    <label class="rules-label" for=${`rules-explain-${name}`}>${label}</label>
+    <input
+      type="text"
+      ...${described(name, error)}
+      data-test=${test}
+      value=${form[name]}
+      placeholder=${hint}
+      inputmode=${mode}
+      spellcheck=${false}
+      autocapitalize="off"
+      onInput=${(event) => setForm({ ...form, [name]: event.target.value })}
+    />
+    <${Wrong} name=${name} error=${error} />
+  </div>`;
 }
 
 function Lines({ name, form, setForm, error, label, test, hint }) {
-  return html`<div class="rules-field"><label class="rules-label" for=${`rules-explain-${name}`}>${label}</label>
-    <textarea rows="2" ...${described(name, error)} data-test=${test} value=${form[name]} placeholder=${hint} spellcheck=${false}
-      onInput=${(event) => setForm({ ...form, [name]: event.target.value })}></textarea>
-    <${Wrong} name=${name} error=${error} /></div>`;
+  return html`<div class="rules-field">
+    <label class="rules-label" for=${`rules-explain-${name}`}>${label}</label>
+    <textarea
+      rows="2"
+      ...${described(name, error)}
+      data-test=${test}
+      value=${form[name]}
+      placeholder=${hint}
+      spellcheck=${false}
+      onInput=${(event) => setForm({ ...form, [name]: event.target.value })}
+    ></textarea>
+    <${Wrong} name=${name} error=${error} />
+  </div>`;
 }
 
 function Method({ name, form, setForm, error }) {
   const known = METHODS.includes(form.method) || !form.method;
-  return html`<div class="rules-field"><label class="rules-label" for="rules-explain-method">Method</label>
-    <select ...${described(name, error)} data-test="explain-method" value=${form.method} onChange=${(event) => setForm({ ...form, method: event.target.value })}>
+  return html`<div class="rules-field">
+    <label class="rules-label" for="rules-explain-method">Method</label>
+    <select
+      ...${described(name, error)}
+      data-test="explain-method"
+      value=${form.method}
+      onChange=${(event) => setForm({ ...form, method: event.target.value })}
+    >
       <option value="">none</option>
       ${METHODS.map((method) => html`<option key=${method} value=${method}>${method}</option>`)}
-      ${!known && html`<option value=${form.method}>${form.method.slice(0, 40)}</option>`}
-    </select><${Wrong} name=${name} error=${error} /></div>`;
+      ${!known && html`<option value=${form.method}>${form.method.slice(0, 40)}</option>`}</select
+    ><${Wrong} name=${name} error=${error} />
+  </div>`;
 }
 
 const STATUSES = {
@@ -144,11 +235,18 @@ const STATUSES = {
 function Answer({ answer, rules }) {
   const applied = answer.rules ?? [];
   return html`<div data-test="explain-answer" data-allowed=${String(answer.allowed)}>
-    <p class=${answer.allowed ? "rules-verdict rules-verdict-good" : "rules-verdict rules-verdict-bad"}>${answer.allowed ? "Allowed" : "Refused"}</p>
+    <p class=${answer.allowed ? "rules-verdict rules-verdict-good" : "rules-verdict rules-verdict-bad"}>
+      ${answer.allowed ? "Allowed" : "Refused"}
+    </p>
     <p class="rules-lead">${reason(answer, applied)}</p>
     ${STATUSES[answer.status] && html`<p class="rules-note">${STATUSES[answer.status]}</p>`}
     ${answer.mode !== "normal" && html`<p class="rules-note">The node is in mode ${answer.mode}.</p>`}
-    ${applied.length > 0 && html`<ol class="rules-applied">${applied.map((said) => html`<${Said} key=${said.rule_id} said=${said} rule=${rules.get(said.rule_id)} binding=${said.rule_id === answer.rule_id} />`)}</ol>`}
+    ${
+      applied.length > 0 &&
+      html`<ol class="rules-applied">
+        ${applied.map((said) => html`<${Said} key=${said.rule_id} said=${said} rule=${rules.get(said.rule_id)} binding=${said.rule_id === answer.rule_id} />`)}
+      </ol>`
+    }
   </div>`;
 }
 
@@ -157,11 +255,18 @@ function reason(answer, applied) {
   const name = html`<b><${Foreign} text=${answer.rule_id} most=${128} /></b>`;
   const met = applied.length === 1 ? "One rule applies." : `${count(applied.length)} rules apply.`;
   if (!answer.allowed) {
-    const wait = answer.retry_after === null ? "It can never be allowed." : `It could be allowed in ${spanInWords(answer.retry_after * 1000)}.`;
+    const wait =
+      answer.retry_after === null
+        ? never(answer)
+        : `It could be allowed in ${spanInWords(answer.retry_after * 1000)}.`;
     return html`${met} ${name} refuses it. ${wait}`;
   }
   if (answer.limit === null || answer.limit === undefined) return html`${met} ${name} decides.`;
   return html`${met} The closest to its limit is ${name}, with ${count(answer.remaining)} left.`;
+}
+
+function never({ limit }) {
+  return limit === 0 ? "It is blocked." : "It can never be allowed: it costs more than that rule ever gives.";
 }
 
 function Said({ said, rule, binding }) {
@@ -172,15 +277,39 @@ function Said({ said, rule, binding }) {
       <a class="rules-id" href=${ruleHref(said.rule_id)}><${Foreign} text=${said.rule_id} most=${128} /></a>
       ${binding && html`<span class="rules-badge">decides</span>`}
       ${said.shadow && html`<span class="rules-badge rules-badge-shadow">shadow</span>`}
-      <span class=${said.allowed ? "rules-good" : said.shadow ? "rules-warn" : "rules-bad"}>${verdict(said)}</span>
+      <span class=${said.allowed ? "rules-good" : said.shadow ? "rules-warn" : "rules-bad"}
+        >${verdict(said)}</span
+      >
     </div>
     ${said.description && html`<p class="rules-description"><${Foreign} text=${said.description} most=${300} /></p>`}
     <dl class="rules-facts rules-facts-tight">
-      <div><dt>Counts it as</dt><dd>${said.identity === null ? "nobody: it insists on an identity that the request lacks" : html`<code><${Foreign} text=${said.identity} most=${300} /></code>`}</dd></div>
-      <div><dt>Allows</dt><dd>${rule && !rule.tiered && rule.base_limit === undefined ? quotaInWords(rule) : `${count(said.limit)} for this request's ${rule?.tiered ? "tier" : "plan"}`}${rule && !rule.tiered && rule.base_limit === undefined && rule.limit !== said.limit ? `; ${count(said.limit)} for this one` : ""}</dd></div>
-      <div><dt>Left</dt><dd>
-        <svg class="rules-bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true"><rect class="rules-bar-rest" width="100" height="6" /><rect class=${said.allowed ? "rules-bar-good" : "rules-bar-bad"} width=${share * 100} height="6" /></svg>
-        ${count(said.remaining)} of ${count(full)}${said.reset_after_ms > 0 ? `, as if never used in ${spanInWords(said.reset_after_ms)}` : ", never used"}</dd></div>
+      <div>
+        <dt>Counts it as</dt>
+        <dd>
+          ${said.identity === null ? "nobody: it insists on an identity that the request lacks" : html`<code><${Foreign} text=${said.identity} most=${300} /></code>`}
+        </dd>
+      </div>
+      <div>
+        <dt>Allows</dt>
+        <dd>
+          ${rule && !rule.tiered && rule.base_limit === undefined ? quotaInWords(rule) : `${count(said.limit)} for this request's ${rule?.tiered ? "tier" : "plan"}`}${rule && !rule.tiered && rule.base_limit === undefined && rule.limit !== said.limit ? `; ${count(said.limit)} for this one` : ""}
+        </dd>
+      </div>
+      <div>
+        <dt>Left</dt>
+        <dd>
+          <svg class="rules-bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
+            <rect class="rules-bar-rest" width="100" height="6" />
+            <rect
+              class=${said.allowed ? "rules-bar-good" : "rules-bar-bad"}
+              width=${share * 100}
+              height="6"
+            />
+          </svg>
+          ${count(said.remaining)} of${" "}
+          ${count(full)}${said.reset_after_ms > 0 ? `, as if never used in ${spanInWords(said.reset_after_ms)}` : ", never used"}
+        </dd>
+      </div>
     </dl>
   </li>`;
 }

@@ -16,7 +16,8 @@ export function History({ api, id, shown, may, say, changed, builtIn }) {
   const [busy, setBusy] = useState(false);
   const { history, historyProblem, rule, text, version, exact } = shown;
   const present = rule ? text : null;
-  const isNow = (after) => (after === null ? present === null : present !== null && exact && sameText(after, present));
+  const isNow = (after) =>
+    after === null ? present === null : present !== null && exact && sameText(after, present);
 
   const confirmed = async () => {
     setBusy(true);
@@ -24,7 +25,8 @@ export function History({ api, id, shown, may, say, changed, builtIn }) {
     setBusy(false);
     setTarget(null);
     if (outcome.done) say("good", doneInWords(outcome.done, `rolled back to version ${target.version}`));
-    else if (outcome.conflict) say("warn", `${outcome.problem}. It is shown now as it has become; decide anew.`);
+    else if (outcome.conflict)
+      say("warn", `${outcome.problem}. It is shown now as it has become; decide anew.`);
     else say("bad", outcome.errors ? inWords(outcome.errors) : outcome.problem);
     changed();
   };
@@ -37,41 +39,91 @@ export function History({ api, id, shown, may, say, changed, builtIn }) {
     ${!historyProblem && history.length === 0 && html`<p class="rules-muted">Nothing is remembered: it has been like this since it was put there by other means.</p>`}
     ${elsewhere && exact && html`<p class="rules-note">It has been changed since the last of these, by other means.</p>`}
     <ol class="rules-history">
-      ${history.slice(0, most).map((entry) => html`<${Entry} key=${`${entry.at} ${entry.version}`} entry=${entry} now=${isNow(entry.after)} may=${may}
-        back=${() => setTarget({ version: entry.version, text: entry.after })} />`)}
-      ${history.length > 0 && history.length <= most && oldest.before !== null && oldest.previous_version !== null &&
-      html`<li class="rules-history-entry" data-test="history-row" data-version=${oldest.previous_version}>
-        <div class="rules-history-line"><span class="rules-badge">before</span> <span>what was there before the first of these</span>
-          <span class="rules-muted">version <${Version} version=${oldest.previous_version} /></span>
-          <${Back} may=${may} now=${isNow(oldest.before)} back=${() => setTarget({ version: oldest.previous_version, text: oldest.before })} /></div>
-      </li>`}
+      ${history
+        .slice(0, most)
+        .map(
+          (entry) =>
+            html`<${Entry}
+              key=${`${entry.at} ${entry.version}`}
+              entry=${entry}
+              now=${isNow(entry.after)}
+              may=${may}
+              back=${() => setTarget({ version: entry.version, text: entry.after })}
+            />`,
+        )}
+      ${
+        history.length > 0 &&
+        history.length <= most &&
+        oldest.before !== null &&
+        oldest.previous_version !== null &&
+        html`<li class="rules-history-entry" data-test="history-row" data-version=${oldest.previous_version}>
+          <div class="rules-history-line">
+            <span class="rules-badge">before</span> <span>what was there before the first of these</span>
+            <span class="rules-muted">version <${Version} version=${oldest.previous_version} /></span>
+            <${Back}
+              may=${may}
+              now=${isNow(oldest.before)}
+              back=${() => setTarget({ version: oldest.previous_version, text: oldest.before })}
+            />
+          </div>
+        </li>`
+      }
     </ol>
     ${history.length > most && html`<button type="button" class="rules-button" onClick=${() => setMost(most + PAGE)}>Show older</button>`}
-    ${target && html`<${Ask} title=${`Roll back to version ${target.version}?`} yes="Roll back" yesTest="rollback-confirm" busy=${busy}
-      onYes=${confirmed} onNo=${() => setTarget(null)}>
-      <p>${present === null ? "The rule comes back as it was." : "The rule becomes again what it was. This is a change like any other: it is in the history, and can be undone."}</p>
-      <${Diff} before=${present ?? ""} after=${target.text ?? ""} from=${present === null ? "not there" : "now"} to=${`version ${shortVersion(target.version)}`} />
-    <//>`}
+    ${
+      target &&
+      html`<${Ask}
+        title=${`Roll back to version ${target.version}?`}
+        yes="Roll back"
+        yesTest="rollback-confirm"
+        busy=${busy}
+        onYes=${confirmed}
+        onNo=${() => setTarget(null)}
+      >
+        <p>
+          ${present === null ? "The rule comes back as it was." : "The rule becomes again what it was. This is a change like any other: it is in the history, and can be undone."}
+        </p>
+        <${Diff}
+          before=${present ?? ""}
+          after=${target.text ?? ""}
+          from=${present === null ? "not there" : "now"}
+          to=${`version ${shortVersion(target.version)}`}
+        />
+      <//>`
+    }
   </section>`;
 }
 
-const inWords = (errors) => errors.map(({ line, column, message }) => `line ${line}, column ${column}: ${message}`).join("; ");
+const inWords = (errors) =>
+  errors.map(({ line, column, message }) => `line ${line}, column ${column}: ${message}`).join("; ");
 
 function Entry({ entry, now, may, back }) {
   const [open, setOpen] = useState(false);
-  const { added, removed } = useMemo(() => sizeOf(diffLines(entry.before, entry.after)), [entry.before, entry.after]);
+  const { added, removed } = useMemo(
+    () => sizeOf(diffLines(entry.before, entry.after)),
+    [entry.before, entry.after],
+  );
   const to = entry.to_version === undefined ? "" : ` to ${shortVersion(entry.to_version)}`;
   return html`<li class="rules-history-entry" data-test="history-row" data-version=${entry.version}>
     <div class="rules-history-line">
-      <span class=${`rules-badge rules-badge-${entry.action}`}>${ACTIONS[entry.action] ?? String(entry.action).slice(0, 30)}${to}</span>
-      <span>by <b><${Foreign} text=${entry.by} most=${80} /></b></span>
-      <time datetime=${entry.at} title=${entry.at}><${Foreign} text=${timeInWords(entry.at)} most=${40} /> <span class="rules-muted">(${agoInWords(entry.at)})</span></time>
+      <span class=${`rules-badge rules-badge-${entry.action}`}
+        >${ACTIONS[entry.action] ?? String(entry.action).slice(0, 30)}${to}</span
+      >
+      <span
+        >by <b><${Foreign} text=${entry.by} most=${80} /></b
+      ></span>
+      <time datetime=${entry.at} title=${entry.at}
+        ><${Foreign} text=${timeInWords(entry.at)} most=${40} />${" "}
+        <span class="rules-muted">(${agoInWords(entry.at)})</span></time
+      >
       <span class="rules-muted">version <${Version} version=${entry.version} /></span>
       ${entry.after !== null && html`<${Back} may=${may} now=${now} back=${back} />`}
     </div>
     ${entry.message && html`<p class="rules-history-words"><${Foreign} text=${entry.message} most=${1000} /></p>`}
     <details onToggle=${(event) => setOpen(event.target.open)}>
-      <summary>What changed <span class="rules-added">+${added}</span> <span class="rules-removed">−${removed}</span></summary>
+      <summary>
+        What changed <span class="rules-added">+${added}</span> <span class="rules-removed">−${removed}</span>
+      </summary>
       ${open && html`<${Diff} before=${entry.before ?? ""} after=${entry.after ?? ""} from=${entry.before === null ? "not there" : "before"} to=${entry.after === null ? "deleted" : "after"} />`}
     </details>
   </li>`;
@@ -79,6 +131,14 @@ function Entry({ entry, now, may, back }) {
 
 function Back({ may, now, back }) {
   if (now) return html`<span class="rules-now">as it is now</span>`;
-  return html`<button type="button" class="rules-button rules-button-small" data-test="rule-rollback" disabled=${!may.ok}
-    aria-describedby=${may.ok ? undefined : "rules-may-not"} onClick=${back}>Roll back to this</button>`;
+  return html`<button
+    type="button"
+    class="rules-button rules-button-small"
+    data-test="rule-rollback"
+    disabled=${!may.ok}
+    aria-describedby=${may.ok ? undefined : "rules-may-not"}
+    onClick=${back}
+  >
+    Roll back to this
+  </button>`;
 }

@@ -40,9 +40,13 @@ export function problemOf(reply) {
     case 409:
       return said || "This cannot be changed here.";
     case 502:
-      return said ? `Where the rules come from refuses, nothing was changed: ${said}` : "The node does not answer (status 502). Try again.";
+      return said
+        ? `Where the rules come from refuses, nothing was changed: ${said}`
+        : "The node does not answer (status 502). Try again.";
     case 503:
-      return said ? `Where the rules come from is away, nothing was changed: ${said}` : "The node is not ready (status 503). Try again.";
+      return said
+        ? `Where the rules come from is away, nothing was changed: ${said}`
+        : "The node is not ready (status 503). Try again.";
     default:
       return said || `The node answered with status ${reply.status}.`;
   }
@@ -88,7 +92,9 @@ export async function loadDocuments(api, rules) {
 
 /** "/etc/rules/orders.yaml" → "orders". */
 function baseName(name) {
-  return String(name).replace(/^.*\//, "").replace(/\.(ya?ml|json)$/, "");
+  return String(name)
+    .replace(/^.*\//, "")
+    .replace(/\.(ya?ml|json)$/, "");
 }
 
 /**
@@ -96,11 +102,15 @@ function baseName(name) {
  * `exact` is false if the text is not as its author wrote it. `{problem}` if the node does not tell.
  */
 export async function loadRule(api, id) {
-  const [shown, told] = await Promise.all([answered(api.get(rulePath(id))), answered(api.get(`${rulePath(id)}/history`))]);
+  const [shown, told] = await Promise.all([
+    answered(api.get(rulePath(id))),
+    answered(api.get(`${rulePath(id)}/history`)),
+  ]);
   if (shown.status !== 200 && shown.status !== 404) return { problem: problemOf(shown) };
   const history = told.status === 200 ? (told.json?.changes ?? []) : [];
   const historyProblem = told.status === 200 ? null : problemOf(told);
-  if (shown.status === 404) return { rule: null, version: null, text: "", exact: true, history, historyProblem };
+  if (shown.status === 404)
+    return { rule: null, version: null, text: "", exact: true, history, historyProblem };
   const rule = shown.json;
   const version = versionOf(shown);
   return { rule, version, history, historyProblem, ...(await textOf(api, rule, version, history)) };
@@ -114,7 +124,8 @@ async function textOf(api, rule, version, history) {
   const documents = reply.status === 200 ? (reply.json?.documents ?? []) : [];
   for (const { name } of documents.filter((document) => String(document.version) === version)) {
     const document = await answered(api.get(`/v1/documents/${encodeURIComponent(name)}`));
-    const text = document.status === 200 && versionOf(document) === version ? ruleIn(document.text, rule) : null;
+    const text =
+      document.status === 200 && versionOf(document) === version ? ruleIn(document.text, rule) : null;
     if (text !== null) return { text, exact: true };
   }
   return { text: yamlOf(rule), exact: false };
@@ -134,7 +145,8 @@ export function sameText(a, b) {
  */
 export async function validate(api, text) {
   const lines = text.split("\n").length;
-  const ask = (whole) => answered(api.send("POST", "/v1/rules/validate", whole, { "content-type": "application/yaml" }));
+  const ask = (whole) =>
+    answered(api.send("POST", "/v1/rules/validate", whole, { "content-type": "application/yaml" }));
   let reply = await ask(text);
   let note = "";
   if (reply.status === 422 && reply.json?.errors?.some(({ message }) => /there are no tiers/.test(message))) {
@@ -143,7 +155,10 @@ export async function validate(api, text) {
   }
   if (reply.status === 200) return { errors: [], note };
   if (reply.status === 422 && Array.isArray(reply.json?.errors)) {
-    return { errors: reply.json.errors.map((error) => ({ ...error, line: Math.min(error.line, lines) })), note };
+    return {
+      errors: reply.json.errors.map((error) => ({ ...error, line: Math.min(error.line, lines) })),
+      note,
+    };
   }
   return { problem: problemOf(reply) };
 }
@@ -194,7 +209,10 @@ function outcome(reply) {
 export function doneInWords(done, verb) {
   if (!done.changed) return `Nothing had to be changed: rule ${done.name} is like that already.`;
   const what = `Rule ${done.name} ${verb}.`;
-  if (done.version === null) return done.in_force ? `${what} It is no longer in force.` : `${what} It may be in force for another moment.`;
+  if (done.version === null)
+    return done.in_force
+      ? `${what} It is no longer in force.`
+      : `${what} It may be in force for another moment.`;
   const where = done.in_force ? "is in force on this node" : "is written, but not in force on this node yet";
   return `${what} Version ${done.version} ${where}.`;
 }

@@ -4,9 +4,27 @@
 // in force is shown instead.
 
 const ORDER = [
-  "rule_id", "description", "descriptor", "identifier_type", "algorithm", "limit", "base_limit", "window", "burst",
-  "tiered", "unlimited", "cost", "charge", "on_limit", "max_delay", "match", "priority", "on_missing_identity", "shadow",
-  "overrides", "on_store_failure",
+  "rule_id",
+  "description",
+  "descriptor",
+  "identifier_type",
+  "algorithm",
+  "limit",
+  "base_limit",
+  "window",
+  "burst",
+  "tiered",
+  "unlimited",
+  "cost",
+  "charge",
+  "on_limit",
+  "max_delay",
+  "match",
+  "priority",
+  "on_missing_identity",
+  "shadow",
+  "overrides",
+  "on_store_failure",
 ];
 
 /** What the server adds to a rule that does not say it. */
@@ -57,7 +75,9 @@ const blank = (line) => /^\s*(#.*)?$/.test(line);
 /** The text of rule `rule` (as the server shows it) in a YAML document, without the indentation; null if unsure. */
 export function ruleIn(text, rule) {
   const lines = text.replace(/\r\n/g, "\n").split("\n");
-  const own = new RegExp(`^(\\s*)(-\\s+)?["']?rule_id["']?\\s*:\\s*["']?${escaped(rule.rule_id)}["']?\\s*(#.*)?$`);
+  const own = new RegExp(
+    `^(\\s*)(-\\s+)?["']?rule_id["']?\\s*:\\s*["']?${escaped(rule.rule_id)}["']?\\s*(#.*)?$`,
+  );
   const hits = lines.flatMap((line, i) => (own.test(line) ? [i] : []));
   if (hits.length !== 1) return null;
   const [, space, dash] = own.exec(lines[hits[0]]);
@@ -81,10 +101,12 @@ function alone(lines, at) {
 // An item of a list: from its dash to the next line that is further left than its keys.
 function item(lines, at, depth) {
   let from = at;
-  const starts = (line) => new RegExp(`^\\s*-\\s+\\S`).test(line) && /^\s*-\s+/.exec(line)[0].length === depth;
+  const starts = (line) =>
+    new RegExp(`^\\s*-\\s+\\S`).test(line) && /^\s*-\s+/.exec(line)[0].length === depth;
   while (!starts(lines[from])) {
     from -= 1;
-    if (from < 0 || (!blank(lines[from]) && indentOf(lines[from]) < depth && !starts(lines[from]))) return null;
+    if (from < 0 || (!blank(lines[from]) && indentOf(lines[from]) < depth && !starts(lines[from])))
+      return null;
   }
   let to = at;
   while (to + 1 < lines.length && (blank(lines[to + 1]) || indentOf(lines[to + 1]) >= depth)) to += 1;
@@ -109,8 +131,20 @@ function agrees(text, rule) {
   }
   if (keys.delete("window_size_seconds")) keys.add("window");
   // These may be said by nobody, or with the value that goes without saying.
-  const optional = new Set(["priority", "on_missing_identity", "on_store_failure", "algorithm", "cost", "burst", "shadow",
-    "tiered", "unlimited", "overrides", "match", "on_limit"]);
+  const optional = new Set([
+    "priority",
+    "on_missing_identity",
+    "on_store_failure",
+    "algorithm",
+    "cost",
+    "burst",
+    "shadow",
+    "tiered",
+    "unlimited",
+    "overrides",
+    "match",
+    "on_limit",
+  ]);
   const extra = [...keys].filter((key) => !(key in rule) && !optional.has(key));
   const lacking = Object.keys(rule).filter((key) => !keys.has(key) && !ADDED.includes(key));
   return extra.length === 0 && lacking.length === 0;
@@ -139,7 +173,8 @@ function asJson(text) {
 const figures = (tiers) =>
   Object.entries(tiers ?? {}).flatMap(([name, tier]) => {
     const limit = Number(tier?.limit);
-    const window = tier?.window ?? (tier?.window_size_seconds === undefined ? undefined : `${tier.window_size_seconds}s`);
+    const window =
+      tier?.window ?? (tier?.window_size_seconds === undefined ? undefined : `${tier.window_size_seconds}s`);
     if (!Number.isFinite(limit) || window === undefined) return [];
     const burst = tier.burst === undefined ? undefined : Number(tier.burst);
     return [{ name, limit, window: String(window), burst, algorithm: tier.algorithm ?? "token_bucket" }];
@@ -151,7 +186,11 @@ const times = (plans) =>
     return Number.isFinite(factor) ? [{ name, times: factor }] : [];
   });
 
-const bare = (text) => text.replace(/\s+#.*$/, "").trim().replace(/^(["'])(.*)\1$/, "$2");
+const bare = (text) =>
+  text
+    .replace(/\s+#.*$/, "")
+    .trim()
+    .replace(/^(["'])(.*)\1$/, "$2");
 
 // A mapping at the top of a YAML document, two levels deep: blocks, or `{ a: 1 }` on one line.
 function section(lines, name) {

@@ -110,7 +110,10 @@ export function matchInWords(rule) {
   const methods = list(match.methods).join(", ");
   const parts = [[methods, match.path_pattern ?? (methods ? "any path" : "")].filter(Boolean).join(" ")];
   if (match.requires_authentication) parts.push("signed in");
-  for (const [key, word] of [["required_headers", "header"], ["required_attributes", "attribute"]]) {
+  for (const [key, word] of [
+    ["required_headers", "header"],
+    ["required_attributes", "attribute"],
+  ]) {
     for (const [name, value] of Object.entries(match[key] ?? {})) {
       parts.push(value === "*" ? `with ${word} ${name}` : `${word} ${name}: ${value}`);
     }
@@ -120,7 +123,12 @@ export function matchInWords(rule) {
   return parts.filter(Boolean).join(", ") || "every request";
 }
 
-const MISSING = { ip: "counted by address", shared: "counted together", skip: "left alone", refuse: "refused" };
+const MISSING = {
+  ip: "counted by address",
+  shared: "counted together",
+  skip: "left alone",
+  refuse: "refused",
+};
 const STORELESS = {
   local: "counted by the nodes",
   allow: "let pass",
@@ -136,14 +144,23 @@ export const storelessInWords = (rule) => STORELESS[rule.on_store_failure] ?? ru
 
 /** All that is searched of a rule, in lower case. */
 export function haystack(rule, document = "") {
-  const words = [rule.rule_id, rule.description, matchInWords(rule), countedInWords(rule), quotaInWords(rule)];
+  const words = [
+    rule.rule_id,
+    rule.description,
+    matchInWords(rule),
+    countedInWords(rule),
+    quotaInWords(rule),
+  ];
   const mode = rule.shadow ? "shadow" : "enforce";
   return [...words, extrasInWords(rule), mode, document, JSON.stringify(rule)].join("\n").toLowerCase();
 }
 
 /** Whether every word of `query` is somewhere in `hay`. */
 export function found(hay, query) {
-  return query.toLowerCase().split(/\s+/).every((word) => hay.includes(word));
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => hay.includes(word));
 }
 
 const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
@@ -158,9 +175,12 @@ export function strictness(rule) {
 
 /** A text with what cannot be seen, or turns the text around it, made visible: nobody is to approve what looks like something else. */
 export function visible(text) {
-  return String(text ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => {
-    return `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
-  });
+  return String(text ?? "").replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
+    (c) => {
+      return `⟨U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+    },
+  );
 }
 
 /** A version short enough for a table: that of a file stands for its content and is long. */
@@ -183,7 +203,11 @@ export function agoInWords(at, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - new Date(at).getTime()) / 1000));
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 60) return "just now";
-  for (const [size, unit] of [[86400, "day"], [3600, "hour"], [60, "minute"]]) {
+  for (const [size, unit] of [
+    [86400, "day"],
+    [3600, "hour"],
+    [60, "minute"],
+  ]) {
     if (seconds >= size) {
       const n = Math.floor(seconds / size);
       return `${count(n)} ${unit}${n === 1 ? "" : "s"} ago`;

@@ -20,14 +20,33 @@ export function Rules({ api, state, byRule, role }) {
   const usage = useMemo(() => new Map((byRule ?? []).map((entry) => [entry.rule, entry])), [byRule]);
   const documents = known.documents ?? NO_DOCUMENTS;
   const may = mayChange(role, documents);
-  const shared = { api, known, documents, usage, live: state !== null && state !== undefined, may, message, say, reload, route };
+  const shared = {
+    api,
+    known,
+    documents,
+    usage,
+    live: state !== null && state !== undefined,
+    may,
+    message,
+    say,
+    reload,
+    route,
+  };
   return html`<div class="rules-page">
     <nav class="rules-tabs" aria-label="Rules">
       <a href=${LIST} aria-current=${route.view === "explain" ? undefined : "page"}>Rules</a>
       <a href=${EXPLAIN} aria-current=${route.view === "explain" ? "page" : undefined}>Explain a request</a>
       <span class="rules-tabs-gap"></span>
-      <button type="button" class="rules-button rules-button-main" data-test="rule-new" disabled=${!may.ok || route.view === "new"}
-        aria-describedby=${may.ok ? undefined : "rules-may-not"} onClick=${() => go(NEW)}>New rule</button>
+      <button
+        type="button"
+        class="rules-button rules-button-main"
+        data-test="rule-new"
+        disabled=${!may.ok || route.view === "new"}
+        aria-describedby=${may.ok ? undefined : "rules-may-not"}
+        onClick=${() => go(NEW)}
+      >
+        New rule
+      </button>
     </nav>
     ${!may.ok && html`<p class="rules-may-not" id="rules-may-not"><${Words} text=${may.why} /></p>`}
     ${viewOf(route, shared)}
@@ -52,7 +71,11 @@ function viewOf(route, shared) {
 function mayChange(role, documents) {
   if (!documents.changeable) return { ok: false, why: `Rules cannot be changed here: ${documents.why}` };
   if (role === "write") return { ok: true, why: "" };
-  if (role === "read") return { ok: false, why: "You may look at rules, but not change them: that needs a token with the role write." };
+  if (role === "read")
+    return {
+      ok: false,
+      why: "You may look at rules, but not change them: that needs a token with the role write.",
+    };
   return { ok: false, why: "Rules can be changed as soon as the node says that you may." };
 }
 
@@ -73,7 +96,12 @@ function useRules(api, version) {
   useEffect(() => {
     reload();
   }, [reload, version]);
-  useEffect(() => () => { turn.current = -1; }, []);
+  useEffect(
+    () => () => {
+      turn.current = -1;
+    },
+    [],
+  );
   return [known, reload];
 }
 

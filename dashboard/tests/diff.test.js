@@ -65,7 +65,10 @@ test("texts that have nothing in common stay within bounds", () => {
 test("a line end at the end, and those of another system, are no change", () => {
   assert.deepEqual(sizeOf(diffLines("a\r\nb\r\n", "a\nb")), { added: 0, removed: 0 });
   assert.deepEqual(diffLines("", ""), []);
-  assert.deepEqual(diffLines(null, "a").map(({ op }) => op), ["+"]);
+  assert.deepEqual(
+    diffLines(null, "a").map(({ op }) => op),
+    ["+"],
+  );
 });
 
 test("what did not change is folded, with all lines accounted for", () => {
@@ -73,10 +76,19 @@ test("what did not change is folded, with all lines accounted for", () => {
     const roll = dice(seed);
     const diff = diffLines(textOf(roll, 60, 40), textOf(roll, 60, 40));
     const rows = folded(diff, 2);
-    assert.equal(rows.reduce((sum, row) => sum + (row.skipped ?? 1), 0), diff.length);
-    assert.deepEqual(rows.filter(({ op }) => op === "+" || op === "-"), diff.filter(({ op }) => op !== "="));
+    assert.equal(
+      rows.reduce((sum, row) => sum + (row.skipped ?? 1), 0),
+      diff.length,
+    );
+    assert.deepEqual(
+      rows.filter(({ op }) => op === "+" || op === "-"),
+      diff.filter(({ op }) => op !== "="),
+    );
   }
   const long = Array.from({ length: 30 }, (_, i) => `${i}`);
   const rows = folded(diffLines(long.join("\n"), long.with(15, "x").join("\n")), 3);
-  assert.deepEqual(rows.filter((row) => row.skipped).map((row) => row.skipped), [12, 11]);
+  assert.deepEqual(
+    rows.filter((row) => row.skipped).map((row) => row.skipped),
+    [12, 11],
+  );
 });

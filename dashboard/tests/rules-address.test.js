@@ -5,8 +5,10 @@ import { bodyOf, editHref, formOf, parseRoute, queryOf, ruleHref } from "../rule
 
 test("addresses lead to where they were made for", () => {
   for (const id of ["orders", "a.b-c_d", "<script>", "a/b?c#d%", "~new", "מרחבא", "..", "x".repeat(10240)]) {
-    if (id !== "~new") assert.deepEqual([parseRoute(ruleHref(id)).view, parseRoute(ruleHref(id)).id], ["rule", id]);
-    if (id !== "~new") assert.deepEqual([parseRoute(editHref(id)).view, parseRoute(editHref(id)).id], ["edit", id]);
+    if (id !== "~new")
+      assert.deepEqual([parseRoute(ruleHref(id)).view, parseRoute(ruleHref(id)).id], ["rule", id]);
+    if (id !== "~new")
+      assert.deepEqual([parseRoute(editHref(id)).view, parseRoute(editHref(id)).id], ["edit", id]);
   }
   assert.equal(parseRoute("#/rules").view, "list");
   assert.equal(parseRoute("#/rules/").view, "list");
@@ -17,7 +19,13 @@ test("addresses lead to where they were made for", () => {
 });
 
 test("a request goes into the address and comes back, but for its secrets", () => {
-  const form = { ...formOf(""), path: "/a b?c=1&d#e", user: "al & ice", headers: "X-A: 1\nAuthorization: Bearer s\nX-Auth-Token: t", cost: "2" };
+  const form = {
+    ...formOf(""),
+    path: "/a b?c=1&d#e",
+    user: "al & ice",
+    headers: "X-A: 1\nAuthorization: Bearer s\nX-Auth-Token: t",
+    cost: "2",
+  };
   const back = formOf(queryOf(form));
   assert.deepEqual(back, { ...form, headers: "X-A: 1" });
   assert.ok(!queryOf(form).includes("Bearer"));
@@ -25,8 +33,17 @@ test("a request goes into the address and comes back, but for its secrets", () =
 });
 
 test("a form becomes the body of a check", () => {
-  const { body } = bodyOf({ ...formOf(""), path: "/a", method: "GET", headers: "X-A: b: c\n\n __proto__ : x", cost: "0" });
-  assert.equal(JSON.stringify(body), '{"resource":"/a","method":"GET","headers":{"X-A":"b: c","__proto__":"x"},"cost":0}');
+  const { body } = bodyOf({
+    ...formOf(""),
+    path: "/a",
+    method: "GET",
+    headers: "X-A: b: c\n\n __proto__ : x",
+    cost: "0",
+  });
+  assert.equal(
+    JSON.stringify(body),
+    '{"resource":"/a","method":"GET","headers":{"X-A":"b: c","__proto__":"x"},"cost":0}',
+  );
 });
 
 test("what is wrong with a form is said at its field", () => {

@@ -2,14 +2,30 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  agoInWords, count, countedInWords, extrasInWords, figuresInWords, found, haystack, matchInWords, quotaInWords, rate,
-  shortVersion, spanInWords, strictness, visible, windowInWords,
+  agoInWords,
+  count,
+  countedInWords,
+  extrasInWords,
+  figuresInWords,
+  found,
+  haystack,
+  matchInWords,
+  quotaInWords,
+  rate,
+  shortVersion,
+  spanInWords,
+  strictness,
+  visible,
+  windowInWords,
 } from "../rules-words.js";
 
 test("quotas are said in words", () => {
   const rule = { limit: 100, window: "1m", burst: 120, algorithm: "token_bucket" };
   assert.equal(quotaInWords(rule), "100 per minute, burst 120, token bucket");
-  assert.equal(quotaInWords({ limit: 5, window: "15m", algorithm: "fixed_window" }), "5 per 15 minutes, fixed window");
+  assert.equal(
+    quotaInWords({ limit: 5, window: "15m", algorithm: "fixed_window" }),
+    "5 per 15 minutes, fixed window",
+  );
   assert.equal(quotaInWords({ limit: 5, burst: 5, window: "1d" }), "5 per day");
   assert.equal(quotaInWords({ limit: 0, window: "1d", algorithm: "sliding_log" }), "blocked");
   assert.equal(quotaInWords({ base_limit: 10, window: "1s" }), "10 per second, times the plan");
@@ -30,23 +46,37 @@ test("windows and spans are said in words", () => {
 
 test("whom a rule counts and what it is about", () => {
   assert.equal(countedInWords({ identifier_type: "user_id" }), "each user");
-  assert.equal(countedInWords({ identifier_type: ["tenant_id", "header:x-team"] }), "each tenant and header x-team");
+  assert.equal(
+    countedInWords({ identifier_type: ["tenant_id", "header:x-team"] }),
+    "each tenant and header x-team",
+  );
   assert.equal(countedInWords({ identifier_type: "global" }), "all together");
   assert.equal(matchInWords({}), "every request");
   const match = {
-    methods: ["GET", "POST"], path_pattern: "/a/*", requires_authentication: true, ip_subnet: "10.0.0.0/8",
+    methods: ["GET", "POST"],
+    path_pattern: "/a/*",
+    requires_authentication: true,
+    ip_subnet: "10.0.0.0/8",
     required_headers: { a: "*", b: "x" },
   };
-  assert.equal(matchInWords({ match }), "GET, POST /a/*, signed in, with header a, header b: x, from 10.0.0.0/8");
+  assert.equal(
+    matchInWords({ match }),
+    "GET, POST /a/*, signed in, with header a, header b: x, from 10.0.0.0/8",
+  );
   assert.equal(matchInWords({ match: { methods: "PUT" } }), "PUT any path");
   const descriptor = { domain: "mail", entries: [{ key: "kind", value: "ad" }, { key: "to" }] };
   assert.equal(matchInWords({ descriptor }), "descriptor mail: kind=ad, to=*");
-  assert.equal(extrasInWords({ overrides: [{}], cost: { header: "x-cost" }, charge: {} }),
-    "1 override, takes what header x-cost says, charged by the answer");
+  assert.equal(
+    extrasInWords({ overrides: [{}], cost: { header: "x-cost" }, charge: {} }),
+    "1 override, takes what header x-cost says, charged by the answer",
+  );
 });
 
 test("a search has to find all its words", () => {
-  const hay = haystack({ rule_id: "Orders", identifier_type: "user_id", limit: 7, window: "1h", shadow: true }, "main.yaml");
+  const hay = haystack(
+    { rule_id: "Orders", identifier_type: "user_id", limit: 7, window: "1h", shadow: true },
+    "main.yaml",
+  );
   assert.ok(found(hay, "ORD shadow"));
   assert.ok(found(hay, " per  hour "));
   assert.ok(found(hay, "main.yaml"));
