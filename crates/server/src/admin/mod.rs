@@ -5,6 +5,7 @@ mod change;
 mod cluster;
 mod events;
 mod explain;
+mod fleet;
 mod health;
 mod index;
 mod insight;
@@ -41,6 +42,7 @@ pub(crate) use alerts::AlertsBody;
 pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use cluster::{ClusterBody, state as member_state};
 pub(crate) use events::CONTENT as EVENTS;
+pub(crate) use fleet::FleetBody;
 pub(crate) use health::HealthBody;
 pub(crate) use insight::{HotKeyBody, InsightBody};
 pub(crate) use page::is_asked_for as is_page;
@@ -55,6 +57,8 @@ struct Door {
     places: Places,
     /// Whether tokens are known here.
     tokens: bool,
+    /// What other nodes said last.
+    round: fleet::Round,
 }
 
 /// Every path, its method and what answers.
@@ -88,6 +92,7 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/alerts", "GET", get(alerts::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
         ("/v1/events", "GET", get(events::show)),
+        ("/v1/fleet", "GET", get(fleet::show)),
         ("/v1/insight", "GET", get(insight::show)),
         ("/v1/whoami", "GET", get(whoami::show)),
         ("/v1/documents", "GET", get(rules::documents)),
@@ -140,8 +145,8 @@ pub(crate) struct Admin {
 
 impl Admin {
     pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, places: Places) -> Self {
-        let door =
-            Arc::new(Door { node: Arc::clone(&node), places, tokens: gate.knows_tokens(&node.access) });
+        let tokens = gate.knows_tokens(&node.access);
+        let door = Arc::new(Door { node: Arc::clone(&node), places, tokens, round: fleet::Round::default() });
         let router = table().into_iter().fold(Router::new(), |router, (path, _, to)| router.route(path, to));
         let router = router
             .fallback(async |uri: Uri| Reply::from(Wrong::not_found(uri.path())))

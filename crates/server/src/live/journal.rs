@@ -68,6 +68,12 @@ impl Entry {
         Self { detail: bounded(detail.as_ref()), ..self }
     }
 
+    /// What happened, in a few words.
+    #[cfg(test)]
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
     /// With where it says what to do.
     pub(crate) fn runbook(self, runbook: String) -> Self {
         Self { runbook: Some(runbook), ..self }

@@ -7,10 +7,12 @@ mod breakers;
 mod counters;
 mod frame;
 mod journal;
+mod members;
 mod percentile;
 mod point;
 mod rules;
 mod state;
+pub(crate) mod sum;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use crate::insight::HotKeyEvent;
 use crate::node::Node;
 use counters::Counters;
 use frame::Kept;
+use members::Members;
 use percentile::Bounds;
 use rules::RuleLooks;
 
@@ -36,7 +39,7 @@ pub(crate) use breakers::Breakers;
 pub(crate) use frame::COMMENT;
 pub(crate) use journal::{Entry, Journal, JournalBody, Kind};
 pub(crate) use point::Point;
-pub(crate) use state::NodeState;
+pub(crate) use state::{ModeName, NodeState, Totals};
 
 /// How often a point is made.
 const SECOND: Duration = Duration::from_secs(1);
@@ -160,14 +163,17 @@ impl Live {
     }
 
     fn tick_of(&self, second: u64, node: &Node) -> Bytes {
-        self.tick.get(second, || {
-            let (point, by_rule) = {
-                let past = self.past.lock();
-                (past.points.back().cloned(), past.rules.rates())
-            };
-            let point = point.unwrap_or_else(|| Counters::beginning(node.now()));
-            frame::event("tick", &Tick { point, state: NodeState::of(node, by_rule) })
-        })
+        self.tick.get(second, || frame::event("tick", &self.now(node)))
+    }
+
+    /// The last second, and how `node` is now.
+    pub(crate) fn now(&self, node: &Node) -> Tick {
+        let (point, by_rule) = {
+            let past = self.past.lock();
+            (past.points.back().cloned(), past.rules.rates())
+        };
+        let point = point.unwrap_or_else(|| Counters::beginning(node.now()));
+        Tick { point, state: NodeState::of(node, by_rule) }
     }
 
     /// The last second as JSON, for other nodes.
@@ -200,11 +206,18 @@ impl Live {
 /// Makes a point each second, and notes down what nobody else does, for as long as this runs.
 pub(crate) async fn watch(node: Arc<Node>) {
     let mut hot_keys = node.hot_key_events();
+    let mut members = Members::default();
     let mut ticks = interval(SECOND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = ticks.tick() => node.live.turn(&node),
+            _ = ticks.tick() => {
+                node.live.turn(&node);
+                if let Some(membership) = &node.cluster {
+                    let there = membership.fleet().cluster().members();
+                    members.look(&there, node.now()).into_iter().for_each(|entry| node.live.journal.note(entry));
+                }
+            }
             event = hot_keys.recv() => match event {
                 Ok(event) => node.live.journal.note(hot_key(&event, &node)),
                 Err(broadcast::error::RecvError::Lagged(_)) => {}

@@ -8,7 +8,8 @@ use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, Refusal
 
 use super::Schemas;
 use crate::admin::{
-    AlertsBody, ClusterBody, EVENTS, HealthBody, InsightBody, RulesBody, StatusBody, Valid, WhoamiBody,
+    AlertsBody, ClusterBody, EVENTS, FleetBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid,
+    WhoamiBody,
 };
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
 use crate::live::{History, JournalBody, Tick};
@@ -285,6 +286,15 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
             .answers(200, "Who they are and how they are doing", &schemas.response::<ClusterBody>())
             .answers(404, "This node knows of no others", &schemas.response::<ErrorBody>()),
         events(schemas),
+        get("/v1/fleet", "All nodes that know each other, and all of them as one")
+            .details(
+                "What was found is kept for a second, so that many callers cost the others one question.",
+            )
+            .answers(
+                200,
+                "What each node says of itself, or why it says nothing; without a cluster, this node alone",
+                &schemas.response::<FleetBody>(),
+            ),
         get("/v1/whoami", "Who asks, and what they may do").answers(
             200,
             "The caller, by their token or network",
