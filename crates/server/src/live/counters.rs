@@ -32,6 +32,17 @@ pub(crate) struct ShardCounters {
 }
 
 impl Counters {
+    /// Those of a node that starts at a moment.
+    pub(crate) fn none(at: Moment) -> Self {
+        Self {
+            at,
+            decisions: Counted::default(),
+            fallbacks: 0,
+            seconds: Buckets::default(),
+            shards: BTreeMap::new(),
+        }
+    }
+
     /// Those of `node`.
     pub(crate) fn of(node: &Node) -> Self {
         let decisions = node.metrics.decisions.read();

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::admin::InsightBody;
 use crate::alerts::Severity;
@@ -207,7 +207,8 @@ impl Live {
 pub(crate) async fn watch(node: Arc<Node>) {
     let mut hot_keys = node.hot_key_events();
     let mut members = Members::default();
-    let mut ticks = interval(SECOND);
+    node.live.past.lock().add(Counters::none(node.moment()), &node.live.bounds);
+    let mut ticks = interval_at(Instant::now() + SECOND, SECOND);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {

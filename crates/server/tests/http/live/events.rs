@@ -174,19 +174,19 @@ async fn the_drain_can_be_watched() {
     events.until("tick", |tick| tick["state"]["draining"] == true).await;
 }
 
-async fn with_tokens(folder: &std::path::Path) -> (Running, String) {
-    let (token, line) = NamedToken::make("viewer", Role::Read).unwrap();
-    let path = folder.join("tokens");
-    std::fs::write(&path, line).unwrap();
-    let config = Config { admin_tokens: Some(AdminTokens::new(path)), admin_local: false, ..config() };
-    (start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await, token)
+/// A server that knows a token, without which nobody may ask.
+async fn with_tokens(secret: &str) -> Running {
+    let viewer = NamedToken::new("viewer", Role::Read, secret).unwrap().to_string();
+    let tokens = Some(AdminTokens::Inline(viewer));
+    let config = Config { admin_tokens: tokens, admin_local: false, ..config() };
+    start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await
 }
 
 #[tokio::test]
 async fn tokens_are_needed_where_they_are_known() {
-    let folder = tempfile::tempdir().unwrap();
-    let (server, token) = with_tokens(folder.path()).await;
-    let bearer = format!("Bearer {token}");
+    let secret = NamedToken::secret([7; 32]);
+    let server = with_tokens(&secret).await;
+    let bearer = format!("Bearer {secret}");
     for path in ["/v1/events", "/v1/fleet", "/v1/whoami"] {
         assert_eq!(server.admin(path).await.status, StatusCode::UNAUTHORIZED, "{path}");
     }
