@@ -1,6 +1,5 @@
-// Lines over time: uPlot with the page's colours, units and a legend that has values.
+// Lines over time: uPlot (a global, from a script of its own) with the page's colours, units and a legend that has values.
 
-import uPlot from './vendor-uplot.js';
 import { html, useContext, useEffect, useRef, useState } from './vendor-preact.js';
 import { css, DASHES } from './colour.js';
 import { columns, roundUp, within } from './columns.js';
@@ -63,7 +62,7 @@ export function Chart({ title, points, series, unit, log = false, span = 300, su
   useEffect(() => {
     const make = () => {
       plot.current?.destroy();
-      plot.current = new uPlot(options({ series, unit, log, span, size: boxSize(box.current), onCursor: setIndex }), latest.current, box.current);
+      plot.current = new globalThis.uPlot(options({ series, unit, log, span, size: boxSize(box.current), onCursor: setIndex }), latest.current, box.current);
     };
     make();
     let was = rem();
