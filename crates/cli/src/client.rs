@@ -138,26 +138,37 @@ impl Connect {
 
 /// Sends a request and reads the answer to its end.
 pub(crate) async fn ask(to: &Address, request: Request<Full<Bytes>>) -> Result<Answer, String> {
-    let (response, driver) = open(to, request).await?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    driver.abort();
-    Ok(Answer { status, body })
+    let opened = open(to, request).await?;
+    let status = opened.response.status();
+    let body = Limited::new(opened.response.into_body(), MAX_ANSWER_BYTES).collect().await;
+    Ok(Answer { status, body: body.map_err(|error| error.to_string())?.to_bytes() })
 }
 
-/// Sends a request over a connection of its own, which ends with the answer; the task is what keeps it going.
-pub(crate) async fn open(
-    to: &Address,
-    request: Request<Full<Bytes>>,
-) -> Result<(Response<Incoming>, JoinHandle<hyper::Result<()>>), String> {
+/// An answer that may still be coming, and what its connection lives by.
+pub(crate) struct Opened {
+    pub(crate) response: Response<Incoming>,
+    _sender: http1::SendRequest<Full<Bytes>>,
+    _driver: AbortOnDrop,
+}
+
+/// A task that ends with what it is for.
+struct AbortOnDrop(JoinHandle<hyper::Result<()>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a request over a connection of its own and waits for the head of the answer.
+pub(crate) async fn open(to: &Address, request: Request<Full<Bytes>>) -> Result<Opened, String> {
     let target = if has_port(&to.authority) { to.authority.clone() } else { format!("{}:80", to.authority) };
     let stream = TcpStream::connect(target).await.map_err(|error| error.to_string())?;
     let connected = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
-    let driver = tokio::spawn(connection);
+    let driver = AbortOnDrop(tokio::spawn(connection));
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-    Ok((response, driver))
+    Ok(Opened { response, _sender: sender, _driver: driver })
 }
 
 /// Whether a port follows the host, which may be an IPv6 address in brackets.

@@ -13,7 +13,7 @@ use super::model::Link;
 use super::sse::{MAX_BYTES, Message, Parser};
 use super::text::Text;
 use super::wire::Fleet;
-use crate::client::{self, Address, Connect};
+use crate::client::{self, Address, Connect, Opened};
 use crate::failure::Failure;
 
 /// The first wait before another try, and the longest.
@@ -81,15 +81,15 @@ impl Feed<'_> {
     }
 
     async fn listen(&self, news: &mpsc::Sender<News>, heard: &mut bool) -> Ended {
-        let response = match timeout(self.connect.patience(), self.open()).await {
-            Ok(Ok(response)) => response,
+        let opened = match timeout(self.connect.patience(), self.open()).await {
+            Ok(Ok(opened)) => opened,
             Ok(Err(why)) => return Ended::Lost(why),
             Err(_) => return Ended::Lost(format!("no answer within {}", self.connect.timeout)),
         };
-        if let Some(ended) = self.unfit(&response) {
-            return ended(self.refusal(response).await);
+        if let Some(ended) = unfit(&opened.response) {
+            return ended(self.refusal(opened.response).await);
         }
-        let (mut body, mut parser) = (response.into_body(), Parser::new(MAX_BYTES));
+        let (mut body, mut parser) = (opened.response.into_body(), Parser::new(MAX_BYTES));
         loop {
             let frame = match timeout(SILENCE, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
@@ -110,25 +110,10 @@ impl Feed<'_> {
         }
     }
 
-    async fn open(&self) -> Result<Response<Incoming>, String> {
+    async fn open(&self) -> Result<Opened, String> {
         let mut request = self.connect.request(Method::GET, self.server, "/v1/events", Vec::new())?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        client::open(self.server, request).await.map(|(response, _)| response)
-    }
-
-    /// What to make of the reason, if an answer is not what was asked for.
-    fn unfit(&self, response: &Response<Incoming>) -> Option<fn(String) -> Ended> {
-        let status = response.status();
-        let is_stream = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream"));
-        match status {
-            StatusCode::OK if is_stream => None,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Some(Ended::Lost),
-            _ if status.is_server_error() => Some(Ended::Lost),
-            _ => Some(|why| Ended::Refused(Failure::Failed(why))),
-        }
+        client::open(self.server, request).await
     }
 
     /// Why the server does not tell, and what to do about it.
@@ -159,6 +144,21 @@ impl Feed<'_> {
             return Err(said(answer.status, &answer.body));
         }
         serde_json::from_slice(&answer.body).map_err(|error| format!("the answer cannot be read: {error}"))
+    }
+}
+
+/// What to make of the reason, if an answer is not what was asked for.
+fn unfit(response: &Response<Incoming>) -> Option<fn(String) -> Ended> {
+    let status = response.status();
+    let is_stream = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().to_ascii_lowercase().starts_with(b"text/event-stream"));
+    match status {
+        StatusCode::OK if is_stream => None,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Some(Ended::Lost),
+        _ if status.is_server_error() => Some(Ended::Lost),
+        _ => Some(|why| Ended::Refused(Failure::Failed(why))),
     }
 }
 

@@ -95,7 +95,8 @@ async fn look(feed: &Feed<'_>) -> Result<Model, Failure> {
         // An old server may tell less than others.
         Err(_) if model.tick.is_some() => {}
         Err(_) => {
-            let why = format!("no figures within {}", feed.connect.timeout);
+            let what = if model.link == Link::Live { "figures" } else { "answer" };
+            let why = format!("no {what} within {}", feed.connect.timeout);
             return Err(Connect::cannot_ask(feed.server, &why, "--admin"));
         }
     }

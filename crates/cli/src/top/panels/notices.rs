@@ -15,11 +15,7 @@ pub(crate) fn notices(model: &Model, screen: &Screen, room: usize, most: usize, 
     if let Link::Lost(why, wait) = &model.link {
         let old = if model.tick.is_some() { "; what is shown is old" } else { "" };
         let again = span(wait.as_secs_f64().ceil());
-        all.push((
-            "critical",
-            "NO ANSWER",
-            format!("from {}: {why}; asking again in {again}{old}", screen.place()),
-        ));
+        all.push(("critical", "NO ANSWER", format!("again in {again}: {why}, at {}{old}", screen.place())));
     }
     if let Some(tick) = &model.tick {
         let mut alerts: Vec<_> = tick.state.alerts.iter().collect();

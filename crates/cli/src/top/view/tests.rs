@@ -159,7 +159,10 @@ fn a_server_that_is_away_is_said() {
     let away = shown(100, 24, &model, &mut screen());
     has(
         &away,
-        &["DEGRADED NO ANSWER", "http://127.0.0.1:8082: Connection refused; asking again in 4s; what is"],
+        &[
+            "DEGRADED NO ANSWER",
+            "NO ANSWER again in 4s: Connection refused, at http://127.0.0.1:8082; what is shown is old",
+        ],
     );
 }
 
