@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::access::Access;
 use crate::admin::Admin;
-use crate::alerts;
+use crate::alerts::{self, Severity};
 use crate::caller::Gate;
 use crate::config::Config;
 use crate::drain::Serving;
@@ -18,6 +18,7 @@ use crate::feed::{Changes, RulesFeed, Start};
 use crate::grpc::Reporter;
 use crate::insight;
 use crate::listen::{Listener, Speaks};
+use crate::live::{self, Kind};
 use crate::node::Node;
 use crate::origin::Hosts;
 use crate::rules_cache::RulesCache;
@@ -123,6 +124,7 @@ impl Base {
         background.spawn(insight::watch(Arc::clone(&node)));
         let connections = [serving.connections(), door.connections()].concat();
         background.spawn(alerts::watch(Arc::clone(&node), connections));
+        background.spawn(live::watch(Arc::clone(&node)));
         background.spawn(alerts::watch_store(Arc::clone(&node)));
         background.spawn(alerts::deliver(Arc::clone(&node)));
         config.tiers.as_ref().map(|tiers| background.spawn(tiers.clone().follow(Arc::clone(&node))));
@@ -138,12 +140,15 @@ impl Base {
             admin = places.admin.map(tracing::field::display),
             "serving"
         );
+        let detail = format!("version {}", env!("CARGO_PKG_VERSION"));
+        node.write_down(Kind::Node, Severity::Info, "started", &detail);
         shutdown.await;
         let left = drain(&config, &node, reporter, serving).await;
         settle(&node).await;
         if let Some(cluster) = &config.cluster {
             cluster.fleet().cluster().leave().await;
         }
+        node.live.end();
         door.close(ADMIN_DRAIN).await;
         tracing::info!(left, "drained");
         if left == 0 { Ok(()) } else { Err(RunError::Unfinished(left)) }

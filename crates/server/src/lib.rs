@@ -44,6 +44,7 @@ mod grpc;
 mod health;
 mod insight;
 mod listen;
+mod live;
 mod membership;
 mod memory;
 mod metrics;

@@ -20,12 +20,13 @@ use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::{Notify, broadcast};
 
 use crate::access::Access;
-use crate::alerts::Alerts;
+use crate::alerts::{Alerts, Severity};
 use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
 use crate::insight::{HotKeyEvent, Insight};
+use crate::live::{Entry, Kind, Live};
 use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
 use crate::modes::Peers;
@@ -40,6 +41,8 @@ pub struct Node {
     pub(crate) health: Health,
     pub(crate) insight: Insight,
     pub(crate) alerts: Alerts,
+    /// What is shown to those who look at it live.
+    pub(crate) live: Live,
     pub(crate) access: Access,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
@@ -132,6 +135,7 @@ impl Node {
             health: Health::new(config.thresholds, Moment { instant: Instant::now(), time: clock.now() }),
             insight: Insight::new(config, clock.now())?,
             alerts: Alerts::new(config),
+            live: Live::default(),
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
@@ -348,6 +352,11 @@ impl Node {
         self.health.look_at_store(problems, peers, self.moment(), |change| self.changed(change));
     }
 
+    /// Writes something into the journal that happens now.
+    pub(crate) fn write_down(&self, kind: Kind, severity: Severity, title: &str, detail: &str) {
+        self.live.journal.note(Entry::new(self.now(), kind, severity, title).detail(detail));
+    }
+
     /// The mode changes.
     fn changed(&self, change: &Change) {
         let (from, to, reasons) = (change.from.name(), change.to.name(), change.reasons.join("; "));
@@ -356,6 +365,13 @@ impl Node {
         } else {
             tracing::info!(from, to, reasons, "operating mode");
         }
+        let severity = match change.to {
+            Mode::Normal => Severity::Info,
+            Mode::Degraded => Severity::Warning,
+            Mode::Emergency => Severity::Critical,
+        };
+        let title = format!("{to}, {from} before");
+        self.live.journal.note(Entry::new(change.at, Kind::Mode, severity, title).detail(&reasons));
         self.told(change.to);
     }
 
@@ -378,6 +394,8 @@ impl Node {
         self.rules_changed.notify_waiters();
         self.note(Concern::Rules, Vec::new());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
+        let detail = format!("version {}, {} rules", rules.version(), rules.len());
+        self.write_down(Kind::Rules, Severity::Info, "other rules in force", &detail);
     }
 
     /// Takes note of documents that are not in force beside the rules that just came to be.
@@ -387,6 +405,8 @@ impl Node {
             for each in &aside {
                 tracing::warn!("a rule document is put aside:\n{}", each.problems);
             }
+            let detail = aside.iter().take(MAX_REASONS).map(Aside::reason).collect::<Vec<_>>().join("; ");
+            self.write_down(Kind::Rules, Severity::Warning, "rule documents put aside", &detail);
             let reasons = aside.iter().take(MAX_REASONS).map(Aside::reason).collect();
             self.note(Concern::Rules, reasons);
         }
@@ -423,6 +443,7 @@ impl Node {
         self.metrics.rules_load_errors.fetch_add(1, Ordering::Relaxed);
         let version = self.limiter.rules().version();
         tracing::warn!(version, "new rules refused, the last good ones stay in force:\n{details}");
+        self.write_down(Kind::Rules, Severity::Warning, "new rules refused", details);
         let more = reasons.len().saturating_sub(MAX_REASONS);
         let shown = reasons.into_iter().take(MAX_REASONS);
         let mut reasons: Vec<String> = shown
@@ -440,6 +461,12 @@ impl Node {
     }
 
     pub(crate) fn start_draining(&self) {
+        self.write_down(
+            Kind::Node,
+            Severity::Info,
+            "draining",
+            "it is about to end and wants no more requests",
+        );
         self.draining.store(true, Ordering::Relaxed);
     }
 }

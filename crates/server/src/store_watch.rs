@@ -6,7 +6,9 @@ use std::time::Duration;
 use tidegate::store::{Shard, Store};
 use tokio::time::sleep;
 
+use crate::alerts::Severity;
 use crate::health::Concern;
+use crate::live::{Breakers, Kind};
 use crate::node::{MAX_REASONS, Node};
 
 /// How often to look: what the store says of itself is at hand.
@@ -16,17 +18,26 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) async fn watch(node: Arc<Node>) {
     let Some(store) = node.limiter.shared() else { return };
     let unwell = || node.health.condition().store_unwell_since.is_some();
+    let mut breakers = Breakers::default();
     loop {
         // First of all, too: a store that has just been set up is about to connect.
         sleep(LOOK).await;
-        let problems = problems(store);
+        let shards = store.shards();
+        for entry in breakers.look(&shards, node.now()) {
+            node.live.journal.note(entry);
+        }
+        let problems = problems(store, shards);
         let (was_unwell, shown) = (unwell(), problems.join("; "));
         node.note_store(problems);
         match (was_unwell, unwell()) {
             (false, true) => {
                 tracing::warn!(problems = shown, "store failed; on_store_failure decides what it cannot");
+                node.write_down(Kind::Store, Severity::Critical, "store failed", &shown);
             }
-            (true, false) => tracing::info!("store usable again"),
+            (true, false) => {
+                tracing::info!("store usable again");
+                node.write_down(Kind::Store, Severity::Info, "store usable again", "");
+            }
             _ => {}
         }
         if let Some(cluster) = &node.cluster {
@@ -41,8 +52,8 @@ pub(crate) async fn watch(node: Arc<Node>) {
 }
 
 /// All that is wrong with a store and its parts.
-fn problems(store: &dyn Store) -> Vec<String> {
-    let mut problems: Vec<String> = store.shards().into_iter().filter_map(of_shard).collect();
+fn problems(store: &dyn Store, shards: Vec<Shard>) -> Vec<String> {
+    let mut problems: Vec<String> = shards.into_iter().filter_map(of_shard).collect();
     let more = problems.len().saturating_sub(MAX_REASONS);
     problems.truncate(MAX_REASONS);
     if more > 0 {

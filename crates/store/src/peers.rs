@@ -89,6 +89,9 @@ pub trait Answers: Send + Sync {
     fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a>;
 }
 
+/// The most that a node tells of itself for people to look at.
+pub const MAX_LOOK_BYTES: usize = 256 * 1024;
+
 /// What one node asks another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
@@ -107,6 +110,8 @@ pub enum Call {
     Owes,
     /// What are keys hashed with?
     Secret,
+    /// How are you, for people to look at?
+    Look,
 }
 
 /// What the other answers.
@@ -120,6 +125,8 @@ pub enum Reply {
     Owes(u64),
     /// To [`Call::Secret`], if it is known.
     Secret(Option<[u8; 16]>),
+    /// To [`Call::Look`]: what only those understand who ask, up to [`MAX_LOOK_BYTES`]. Nothing if there is nothing to tell.
+    Look(Vec<u8>),
 }
 
 /// An operation that is asked of another node.

@@ -27,6 +27,7 @@ async fn every_kind_of_call_is_answered() {
     );
     assert_eq!(ask(Call::Owes).await, Ok(Reply::Owes(7)));
     assert_eq!(ask(Call::Secret).await, Ok(Reply::Secret(Some([9; 16]))));
+    assert_eq!(ask(Call::Look).await, Ok(Reply::Look(b"well".to_vec())));
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ impl Answers for Desk {
                 Call::Recall { asked, .. } => Reply::Known(asked.iter().map(|asked| asked.seen).collect()),
                 Call::Owes => Reply::Owes(7),
                 Call::Secret => Reply::Secret(Some([9; 16])),
+                Call::Look => Reply::Look(b"well".to_vec()),
             }
         })
     }

@@ -1,4 +1,4 @@
-//! `GET /`: what there is.
+//! `GET /` for programs: what there is.
 
 use http::StatusCode;
 

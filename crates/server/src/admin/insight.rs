@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::StatusCode;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidegate_core::Timestamp;
 
 use super::{Door, rfc3339};
 use crate::insight::{By, HotKey, Period, Refusals, Refused};
+use crate::node::Node;
 use crate::reply::{self, Reply};
 
 /// What traffic is like, as this node sees it.
@@ -24,8 +25,8 @@ pub(crate) struct InsightBody {
 }
 
 /// One rule's counter for one identity.
-#[derive(Debug, Serialize, JsonSchema)]
-struct HotKeyBody {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct HotKeyBody {
     /// The rule.
     rule: Box<str>,
     /// Whom it counts, up to 256 bytes; API keys are not shown.
@@ -111,18 +112,24 @@ impl From<Refused> for RefusedBody {
     }
 }
 
+impl InsightBody {
+    /// What `node` sees.
+    pub(crate) fn of(node: &Node) -> Self {
+        let (insight, now) = (&node.insight, node.now());
+        let period = |period| PeriodBody::new(&insight.refusals, period, now);
+        Self {
+            hot_keys: insight.hot_keys.top().into_iter().map(HotKeyBody::from).collect(),
+            refusals: RefusalsBody {
+                five_minutes: period(Period::FiveMinutes),
+                hour: period(Period::Hour),
+                day: period(Period::Day),
+                by_hour: insight.refusals.by_hour(now),
+            },
+            not_counted: insight.refusals.not_counted(),
+        }
+    }
+}
+
 pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
-    let (insight, now) = (&door.node.insight, door.node.now());
-    let period = |period| PeriodBody::new(&insight.refusals, period, now);
-    let body = InsightBody {
-        hot_keys: insight.hot_keys.top().into_iter().map(HotKeyBody::from).collect(),
-        refusals: RefusalsBody {
-            five_minutes: period(Period::FiveMinutes),
-            hour: period(Period::Hour),
-            day: period(Period::Day),
-            by_hour: insight.refusals.by_hour(now),
-        },
-        not_counted: insight.refusals.not_counted(),
-    };
-    reply::json(StatusCode::OK, &body)
+    reply::json(StatusCode::OK, &InsightBody::of(&door.node))
 }

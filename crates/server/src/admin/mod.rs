@@ -3,12 +3,16 @@
 mod alerts;
 mod change;
 mod cluster;
+mod events;
 mod explain;
+mod fleet;
 mod health;
 mod index;
 mod insight;
+mod page;
 mod rules;
 mod status;
+mod whoami;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -37,16 +41,24 @@ use change::About;
 pub(crate) use alerts::AlertsBody;
 pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use cluster::{ClusterBody, state as member_state};
+pub(crate) use events::CONTENT as EVENTS;
+pub(crate) use fleet::FleetBody;
 pub(crate) use health::HealthBody;
-pub(crate) use insight::InsightBody;
+pub(crate) use insight::{HotKeyBody, InsightBody};
+pub(crate) use page::is_asked_for as is_page;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
+pub(crate) use whoami::WhoamiBody;
 
 /// What the handlers know.
 #[derive(Debug)]
 struct Door {
     node: Arc<Node>,
     places: Places,
+    /// Whether tokens are known here.
+    tokens: bool,
+    /// What other nodes said last.
+    round: fleet::Round,
 }
 
 /// Every path, its method and what answers.
@@ -66,7 +78,8 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ),
     ];
     let others = [
-        ("/", "GET", get(async || index::show())),
+        ("/", "GET", get(page::show)),
+        ("/dashboard/{file}", "GET", get(page::show_file)),
         ("/health", "GET", get(health::show)),
         ("/livez", "GET", get(async || health::live())),
         ("/readyz", "GET", get(health::ready)),
@@ -78,7 +91,10 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/status", "GET", get(status::show)),
         ("/v1/alerts", "GET", get(alerts::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
+        ("/v1/events", "GET", get(events::show)),
+        ("/v1/fleet", "GET", get(fleet::show)),
         ("/v1/insight", "GET", get(insight::show)),
+        ("/v1/whoami", "GET", get(whoami::show)),
         ("/v1/documents", "GET", get(rules::documents)),
         ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),
@@ -129,7 +145,8 @@ pub(crate) struct Admin {
 
 impl Admin {
     pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, places: Places) -> Self {
-        let door = Arc::new(Door { node: Arc::clone(&node), places });
+        let tokens = gate.knows_tokens(&node.access);
+        let door = Arc::new(Door { node: Arc::clone(&node), places, tokens, round: fleet::Round::default() });
         let router = table().into_iter().fold(Router::new(), |router, (path, _, to)| router.route(path, to));
         let router = router
             .fallback(async |uri: Uri| Reply::from(Wrong::not_found(uri.path())))
@@ -177,7 +194,7 @@ async fn scrape(State(door): State<Arc<Door>>) -> Reply {
 }
 
 /// A time in milliseconds since the epoch, for people and programs.
-fn rfc3339(at_ms: u64) -> String {
+pub(crate) fn rfc3339(at_ms: u64) -> String {
     let millis = i64::try_from(at_ms).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX).to_string()
 }

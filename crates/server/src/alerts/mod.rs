@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) use evaluator::{Evaluator, Event, Fired, News};
 pub(crate) use figures::{Figures, Load};
-pub(crate) use kind::{Alert, Severity};
+pub(crate) use kind::{Alert, EventKind, Severity};
 pub use load::{StoreReport, StoreReporter, StoreReports};
 pub use settings::AlertSettings;
 pub(crate) use webhook::{Courier, Deliveries};
@@ -31,6 +31,7 @@ pub use webhook::{Webhook, WebhookError, WebhookStyle};
 use crate::config::{Config, SharedStore};
 use crate::health::Moment;
 use crate::listen::Connections;
+use crate::live::{Entry, Journal, Kind};
 use crate::node::Node;
 
 /// How often the servers of a store are asked how busy they are.
@@ -68,10 +69,11 @@ impl Alerts {
         read(&self.evaluator.lock())
     }
 
-    fn look(&self, figures: &Figures, now: Moment) {
+    fn look(&self, figures: &Figures, now: Moment, journal: &Journal) {
         let mut evaluator = self.evaluator.lock();
         for news in evaluator.look(figures, now) {
             tell(&news);
+            entry(&news, evaluator.settings()).map(|entry| journal.note(entry));
             if let Some(courier) = &self.courier {
                 courier.tell(&news, evaluator.settings());
             }
@@ -98,13 +100,33 @@ fn tell(news: &News) {
     }
 }
 
+/// What is written down of it. That other rules are in force is, where they come into force.
+fn entry(news: &News, settings: &AlertSettings) -> Option<Entry> {
+    let (at, kind, severity, title, detail, name) = match news {
+        News::Fired(Fired { alert, summary, since, .. }) => {
+            let title = format!("alert {alert}");
+            (*since, Kind::Alert, alert.severity(), title, summary, alert.name())
+        }
+        News::Resolved(Fired { alert, summary, since, resolved }) => {
+            let title = format!("alert {alert} is over");
+            (resolved.unwrap_or(*since), Kind::Alert, Severity::Info, title, summary, alert.name())
+        }
+        News::Event(Event { kind: EventKind::RulesChanged, .. }) => return None,
+        News::Event(Event { kind, at, summary }) => {
+            let title = kind.name().replace('_', " ");
+            (*at, Kind::Store, Severity::Info, title, summary, kind.name())
+        }
+    };
+    Some(Entry::new(at, kind, severity, title).detail(detail).runbook(settings.runbook(name)))
+}
+
 /// Keeps the node's alerts true, for as long as this runs, with an eye on the connections of its listeners.
 pub(crate) async fn watch(node: Arc<Node>, connections: Vec<Connections>) {
     let every = node.alerts.read(|evaluator| evaluator.settings().every).max(Duration::from_millis(10));
     loop {
         let mut figures = Figures::of(&node, &node.alerts.loads());
         figures.connections = connections.iter().map(Connections::share).reduce(f64::max);
-        node.alerts.look(&figures, node.moment());
+        node.alerts.look(&figures, node.moment(), &node.live.journal);
         sleep(every).await;
     }
 }

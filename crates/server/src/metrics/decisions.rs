@@ -54,6 +54,10 @@ impl Series {
         self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    fn read(&self) -> Counts {
+        std::array::from_fn(|outcome| self.0[outcome].load(Ordering::Relaxed))
+    }
+
     fn add_all(&self, other: &Self) {
         for (mine, theirs) in self.0.iter().zip(&other.0) {
             mine.fetch_add(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -62,7 +66,7 @@ impl Series {
 }
 
 /// Rule and tier.
-type Labels = (Box<str>, Box<str>);
+type Labels = (Arc<str>, Arc<str>);
 
 /// All series there are.
 #[derive(Debug, Default)]
@@ -149,6 +153,26 @@ impl Decisions {
         sums[Outcome::FailedOpen as usize] + sums[Outcome::Unavailable as usize] + local
     }
 
+    /// All of it at one moment. Only series that exist cost anything, and names are shared, not copied.
+    pub(crate) fn read(&self) -> Counted {
+        let mut counted = Counted { totals: self.ended.read(), ..Counted::default() };
+        for ((rule, tier), series) in self.series.lock().iter() {
+            let counts = series.read();
+            add(&mut counted.totals, &counts);
+            match counted.tiers.get_mut(tier) {
+                Some(sum) => add(sum, &counts),
+                None => drop(counted.tiers.insert(Arc::clone(tier), counts)),
+            }
+            // Those of one rule are next to each other.
+            match counted.rules.last_mut() {
+                Some((last, sum)) if last == rule => add(sum, &counts),
+                _ => counted.rules.push((Arc::clone(rule), counts)),
+            }
+        }
+        counted.local = self.local.load(Ordering::Relaxed);
+        counted
+    }
+
     fn sums(&self) -> [u64; Outcome::NAMES.len()] {
         let all = Series::default();
         let series = self.series.lock();
@@ -168,6 +192,34 @@ impl Decisions {
         }
         Ok(())
     }
+}
+
+/// How many decisions there were by outcome, in the order of their names.
+pub(crate) type Counts = [u64; Outcome::NAMES.len()];
+
+/// What was counted up to one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    /// With what has ended.
+    pub(crate) totals: Counts,
+    /// By rule, in the order of their ids.
+    pub(crate) rules: Vec<(Arc<str>, Counts)>,
+    /// By tier.
+    pub(crate) tiers: BTreeMap<Arc<str>, Counts>,
+    /// How many this node counted because the store could not be asked.
+    pub(crate) local: u64,
+}
+
+impl Counted {
+    /// How many decisions were taken without the store.
+    pub(crate) fn fallbacks(&self) -> u64 {
+        let Self { totals, local, .. } = self;
+        totals[Outcome::FailedOpen as usize] + totals[Outcome::Unavailable as usize] + local
+    }
+}
+
+fn add(sum: &mut Counts, more: &Counts) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
 /// The id of the rule at a position that a verdict can name.

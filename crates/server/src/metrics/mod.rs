@@ -21,7 +21,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-pub(crate) use decisions::{Decisions, Table};
+pub(crate) use decisions::{Counted, Counts, Decisions, Table};
 pub(crate) use descriptors::DescriptorCounts;
 pub(crate) use modes::ModeChanges;
 

@@ -7,8 +7,12 @@ use serde_json::{Map, Value, json};
 use tidegate_wire::{CheckBody, DecisionBody, ErrorBody, ExplanationBody, RefusalBody};
 
 use super::Schemas;
-use crate::admin::{AlertsBody, ClusterBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid};
+use crate::admin::{
+    AlertsBody, ClusterBody, EVENTS, FleetBody, HealthBody, InsightBody, RulesBody, StatusBody, Valid,
+    WhoamiBody,
+};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
+use crate::live::{History, JournalBody, Tick};
 use crate::metrics;
 
 /// Where an operation is served.
@@ -244,9 +248,19 @@ fn authorize(method: &'static str, schemas: &mut Schemas) -> Operation {
 
 fn admin(schemas: &mut Schemas) -> Vec<Operation> {
     let plain = "text/plain; charset=utf-8";
+    let text = json!({"schema": {"type": "string"}});
     let get = |path, summary| Operation::new(Listener::Admin, "GET", path, summary);
     let mut all = vec![
-        get("/", "What there is").answers_text(200, "A line for each endpoint", plain),
+        get("/", "What there is; for browsers, a page that shows the node").answers_content(
+            200,
+            "A line for each endpoint, or the page if `Accept` has text/html",
+            &json!({plain: text, "text/html; charset=utf-8": text}),
+        ),
+        get("/dashboard/{file}", "The files of that page")
+            .parameter("file", "path", "The name of the file", &json!({"type": "string"}))
+            .answers_content(200, "The file", &json!({"*/*": text}))
+            .answers_empty(304, "The caller has it already, as `If-None-Match` says")
+            .answers(404, "There is no such file", &schemas.response::<ErrorBody>()),
         get("/health", "How the node is doing, and why").answers(
             200,
             "Its mode, whichever it is",
@@ -271,6 +285,21 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
         get("/v1/cluster", "The nodes that know each other, as this one sees them")
             .answers(200, "Who they are and how they are doing", &schemas.response::<ClusterBody>())
             .answers(404, "This node knows of no others", &schemas.response::<ErrorBody>()),
+        events(schemas),
+        get("/v1/fleet", "All nodes that know each other, and all of them as one")
+            .details(
+                "What was found is kept for a second, so that many callers cost the others one question.",
+            )
+            .answers(
+                200,
+                "What each node says of itself, or why it says nothing; without a cluster, this node alone",
+                &schemas.response::<FleetBody>(),
+            ),
+        get("/v1/whoami", "Who asks, and what they may do").answers(
+            200,
+            "The caller, by their token or network",
+            &schemas.response::<WhoamiBody>(),
+        ),
         get("/v1/insight", "Which keys are hot, and who is refused").answers(
             200,
             "What traffic is like, as this node sees it; names are as clients sent them",
@@ -285,6 +314,28 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
     all.extend(rules(schemas));
     all.extend(changes::all(schemas));
     all
+}
+
+/// Server-sent events cannot be described as one body; the data of each can.
+fn events(schemas: &mut Schemas) -> Operation {
+    let data = json!([
+        schemas.response::<History<'_>>(),
+        schemas.response::<Tick>(),
+        schemas.response::<InsightBody>(),
+        schemas.response::<JournalBody>(),
+    ]);
+    Operation::new(Listener::Admin, "GET", "/v1/events", "The node as it goes on, as server-sent events")
+        .details(
+            "Begins with `history` (the last 300 seconds), `tick`, `insight` and `journal`; then there is a `tick` each second, \
+             an `insight` every five, and a `journal` whenever something was noted down. The data of each is one line of JSON. \
+             Whoever reads too slowly misses ticks.",
+        )
+        .answers_content(
+            200,
+            "Events, until the caller or the node goes",
+            &json!({EVENTS: {"schema": {"type": "string", "contentMediaType": "application/json", "contentSchema": {"oneOf": data}}}}),
+        )
+        .answers(503, "Too many watch this node already", &schemas.response::<ErrorBody>())
 }
 
 fn rules(schemas: &mut Schemas) -> [Operation; 4] {

@@ -15,6 +15,7 @@ mod drain;
 mod etcd;
 mod grpc;
 mod insight;
+mod live;
 mod metrics;
 mod openapi;
 mod protocol;

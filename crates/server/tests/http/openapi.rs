@@ -33,7 +33,12 @@ async fn everything_described_is_answered() {
             let data = url["description"].as_str().unwrap().contains("data");
             let address = if data { server.addresses.http } else { server.addresses.admin };
             for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "servers") {
+                // It does not end; what it tells is looked at elsewhere.
+                if path == "/v1/events" {
+                    continue;
+                }
                 let path = path.replace("{rule_id}", "each").replace("{name}", "main.yaml");
+                let path = path.replace("{file}", "app.js");
                 let body = match change_before(&server, &path, operations).await {
                     Some(version) if method == "post" => format!("{{\"to_version\":{version}}}"),
                     Some(_) => thing(&path, 9999 + operations),

@@ -30,6 +30,7 @@ impl Packed {
             Call::Recall { asked, .. } => (3, asked),
             Call::Owes => (4, &[]),
             Call::Secret => (5, &[]),
+            Call::Look => (6, &[]),
         };
         let node = if let Call::Recall { node, .. } = call { node.0 } else { 0 };
         let most = most_of(kind);
@@ -86,6 +87,7 @@ fn read_call(bytes: &[u8]) -> ReadCall {
         3 => Call::Recall { node: NodeId(node), asked: operations()? },
         4 => Call::Owes,
         5 => Call::Secret,
+        6 => Call::Look,
         _ => return Err(Unreadable::Unknown("call")),
     };
     Ok((call, Duration::from_micros(patience_us).min(MAX_PATIENCE)))

@@ -68,6 +68,7 @@ pub(crate) enum Shape {
     Known(usize),
     Owes,
     Secret,
+    Look,
 }
 
 impl Shape {
@@ -77,6 +78,7 @@ impl Shape {
             Call::Recall { asked, .. } => Self::Known(asked.len()),
             Call::Owes => Self::Owes,
             Call::Secret => Self::Secret,
+            Call::Look => Self::Look,
         }
     }
 
@@ -86,6 +88,7 @@ impl Shape {
             Reply::Known(known) => self == Self::Known(known.len()),
             Reply::Owes(_) => self == Self::Owes,
             Reply::Secret(_) => self == Self::Secret,
+            Reply::Look(_) => self == Self::Look,
         }
     }
 }

@@ -3,7 +3,7 @@
 use prost::Message;
 use prost::encoding::{self, WireType, encode_key, encode_varint};
 use tidegate_core::{Retry, Span, Verdict};
-use tidegate_store::peers::Reply;
+use tidegate_store::peers::{MAX_LOOK_BYTES, Reply};
 use tidegate_store::{Failure, Outcome};
 
 use super::figures::{read_failure, read_quota, read_seen, write_quota, write_seen};
@@ -47,6 +47,9 @@ fn write_answer(answer: &Answered, bytes: &mut Vec<u8>) {
         Ok(Reply::Owes(owes)) => (head.kind, head.owes) = (3, *owes),
         Ok(Reply::Secret(secret)) => (head.kind, head.secret) = (4, secret.map(Vec::from)),
         Err(failure) => (head.kind, head.failure) = (5, failure.name().into()),
+        // One that nobody would read tells nothing; it must not keep others from being read, either.
+        Ok(Reply::Look(look)) if look.len() > MAX_LOOK_BYTES => head.kind = 6,
+        Ok(Reply::Look(look)) => (head.kind, head.look) = (6, look.clone()),
     }
     head.encode_raw(bytes);
     match answer {
@@ -61,7 +64,7 @@ fn write_answer(answer: &Answered, bytes: &mut Vec<u8>) {
                 encoding::message::encode(wire::KNOWN, &known, bytes);
             }
         }
-        Ok(Reply::Owes(_) | Reply::Secret(_)) | Err(_) => {}
+        Ok(Reply::Owes(_) | Reply::Secret(_) | Reply::Look(_)) | Err(_) => {}
     }
 }
 
@@ -83,6 +86,8 @@ fn read_answer(bytes: &[u8]) -> Result<Answered, Unreadable> {
             Reply::Secret(secret.map_err(|_| Unreadable::Unknown("secret"))?)
         }
         5 => return Ok(Err(read_failure(&head.failure))),
+        6 if head.look.len() > MAX_LOOK_BYTES => return Err(Unreadable::TooMany(MAX_LOOK_BYTES)),
+        6 => Reply::Look(head.look),
         _ => return Err(Unreadable::Unknown("answer")),
     }))
 }

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Algorithm, HoldId, Quota, RequestId, Retry, Span, Tag, Timestamp, Verdict};
-use tidegate_store::peers::{Asked, NodeId, Seen};
+use tidegate_store::peers::{Asked, MAX_LOOK_BYTES, NodeId, Seen};
 use tidegate_store::{Failure, Outcome};
 
 use super::*;
@@ -75,6 +75,7 @@ fn call() -> impl Strategy<Value = Call> {
             .prop_map(|(node, asked)| Call::Recall { node: NodeId(node), asked }),
         Just(Call::Owes),
         Just(Call::Secret),
+        Just(Call::Look),
     ]
 }
 
@@ -112,6 +113,7 @@ fn answered() -> impl Strategy<Value = Answered> {
         vec(option::of(seen()), 0..5).prop_map(|known| Ok(Reply::Known(known))),
         any::<u64>().prop_map(|owes| Ok(Reply::Owes(owes))),
         option::of(any::<[u8; 16]>()).prop_map(|secret| Ok(Reply::Secret(secret))),
+        vec(any::<u8>(), 0..99).prop_map(|look| Ok(Reply::Look(look))),
         failure().prop_map(Err),
     ]
 }
@@ -123,6 +125,7 @@ fn shape_of(answered: &Answered) -> Shape {
         Ok(Reply::Known(known)) => Shape::Known(known.len()),
         Ok(Reply::Owes(_)) | Err(_) => Shape::Owes,
         Ok(Reply::Secret(_)) => Shape::Secret,
+        Ok(Reply::Look(_)) => Shape::Look,
     }
 }
 
@@ -275,4 +278,17 @@ fn a_reply_that_answers_something_else_is_none() {
     assert_eq!(read(Ok(Reply::Known(vec![None])), Shape::Known(2)), Err(Failure::Other));
     assert!(read_answers(&write_answers([&outcomes()]), &[]).is_err(), "one more than was asked");
     assert!(read_answers(&[], &[Shape::Owes]).is_err());
+}
+
+#[test]
+fn a_look_is_bounded() {
+    for (length, expected) in [(MAX_LOOK_BYTES, MAX_LOOK_BYTES), (MAX_LOOK_BYTES + 1, 0)] {
+        let bytes = write_answers([&Ok(Reply::Look(vec![7; length]))]);
+        let read = read_answers(&bytes, &[Shape::Look]).unwrap();
+        assert!(matches!(&read[..], [Ok(Reply::Look(look))] if look.len() == expected), "{length}");
+    }
+    let head = wire::Answer { kind: 6, look: vec![7; MAX_LOOK_BYTES + 1], ..wire::Answer::default() };
+    let mut bytes = Vec::new();
+    prost::encoding::message::encode(wire::ENTRIES, &head, &mut bytes);
+    assert_eq!(read_answers(&bytes, &[Shape::Look]).unwrap(), [Err(Failure::Other)]);
 }

@@ -34,7 +34,7 @@ pub(super) const PATIENCE: u32 = 1;
 pub(super) struct Item {
     #[prost(uint64, tag = "1")]
     pub(super) patience_us: u64,
-    /// 1 decide, 2 store, 3 recall, 4 owes, 5 secret.
+    /// 1 decide, 2 store, 3 recall, 4 owes, 5 secret, 6 look.
     #[prost(uint32, tag = "2")]
     pub(super) kind: u32,
     /// Who recalls.
@@ -115,7 +115,7 @@ pub(super) struct Seen {
 /// What an answer is, but for its lists.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Answer {
-    /// 1 outcomes, 2 known, 3 owes, 4 secret, 5 failed.
+    /// 1 outcomes, 2 known, 3 owes, 4 secret, 5 failed, 6 look.
     #[prost(uint32, tag = "1")]
     pub(super) kind: u32,
     #[prost(uint64, tag = "2")]
@@ -125,6 +125,9 @@ pub(super) struct Answer {
     /// Why there is no answer, by the name it has in metrics.
     #[prost(string, tag = "4")]
     pub(super) failure: String,
+    /// What a node shows of itself.
+    #[prost(bytes = "vec", tag = "7")]
+    pub(super) look: Vec<u8>,
 }
 
 /// Where an answer has its outcomes.

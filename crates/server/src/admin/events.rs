@@ -1,0 +1,140 @@
+//! `GET /v1/events`: the node as it goes on, as server-sent events.
+//!
+//! Whoever reads too slowly is not told of seconds that are over meanwhile; whoever does not read at all is let go.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use hyper::body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use super::Door;
+use crate::live::{COMMENT, Live};
+use crate::node::Node;
+use crate::reply::{Reply, Wrong};
+
+/// The type of the answer.
+pub(crate) const CONTENT: &str = "text/event-stream";
+
+/// How long nothing may go out.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How long a reader may take for one event. A connection on which nothing moves at all ends by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Large events go out in pieces, so that no connection has to keep one whole.
+const PIECE: usize = 16 * 1024;
+
+/// Has proxies pass events on as they come.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub(super) async fn show(State(door): State<Arc<Door>>) -> Response<Body> {
+    let Some(place) = door.node.live.enter() else {
+        let message = "too many watch this node already; try again when others have left";
+        let wrong = Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watchers", message);
+        return Reply::from(wrong).map(Body::new);
+    };
+    let (to, pieces) = mpsc::channel(1);
+    let reader = Reader { to, end: door.node.live.ending() };
+    tokio::spawn(tell(Arc::clone(&door.node), place, reader));
+    let mut response = Response::new(Body::new(Pieces(pieces)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// Tells a reader all there is, until it or the node goes.
+async fn tell(node: Arc<Node>, _place: OwnedSemaphorePermit, mut reader: Reader) {
+    // Nothing is left to tell to one that has gone.
+    let _ = tell_all(&node, &node.live, &mut reader).await;
+}
+
+async fn tell_all(node: &Node, live: &Live, reader: &mut Reader) -> Result<(), Gone> {
+    let (mut seconds, mut journal) = (live.seconds(), live.journal.changed());
+    reader.tell(live.history()).await?;
+    reader.tell(live.tick(node)).await?;
+    let mut insight = live.insight(node);
+    reader.tell(insight.clone()).await?;
+    reader.tell(live.journal.frame()).await?;
+    loop {
+        tokio::select! {
+            gone = reader.gone() => return Err(gone),
+            changed = journal.changed() => {
+                changed.map_err(|_| Gone)?;
+                reader.tell(live.journal.frame()).await?;
+            }
+            changed = seconds.changed() => {
+                changed.map_err(|_| Gone)?;
+                reader.tell(live.tick(node)).await?;
+                let now = live.insight(node);
+                if now.as_ptr() != insight.as_ptr() {
+                    insight = now;
+                    reader.tell(insight.clone()).await?;
+                }
+            }
+            () = sleep(SILENCE) => reader.tell(COMMENT).await?,
+        }
+    }
+}
+
+/// Nobody reads any more, or nobody is to.
+struct Gone;
+
+/// Somebody who reads.
+struct Reader {
+    to: mpsc::Sender<Bytes>,
+    end: watch::Receiver<bool>,
+}
+
+impl Reader {
+    /// Sends an event; waits until most of it is taken.
+    async fn tell(&mut self, mut event: Bytes) -> Result<(), Gone> {
+        let Self { to, end } = self;
+        let sent = async {
+            while !event.is_empty() {
+                let piece = event.split_to(PIECE.min(event.len()));
+                to.send(piece).await.map_err(|_| Gone)?;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            sent = timeout(PATIENCE, sent) => sent.unwrap_or(Err(Gone)),
+            _ = end.wait_for(|end| *end) => Err(Gone),
+        }
+    }
+
+    /// Waits until nobody reads any more, or nobody is to.
+    async fn gone(&mut self) -> Gone {
+        let Self { to, end } = self;
+        tokio::select! {
+            () = to.closed() => Gone,
+            _ = end.wait_for(|end| *end) => Gone,
+        }
+    }
+}
+
+/// What a reader is sent, as the body of an answer.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}

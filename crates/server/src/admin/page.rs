@@ -1,0 +1,187 @@
+//! `GET /` and `GET /dashboard/{file}`: a page that shows the node. It has no data, and asks for it like anybody else.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::extract::Path;
+use bytes::Bytes;
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, Method, Response, StatusCode};
+use http_body_util::Full;
+
+use super::index;
+use crate::reply::{Reply, Wrong};
+
+/// The page itself.
+const PAGE: &str = "index.html";
+
+/// All files, by name.
+const FILES: &[(&str, &[u8])] = &[
+    (PAGE, include_bytes!("../../../../dashboard/index.html")),
+    ("app.css", include_bytes!("../../../../dashboard/app.css")),
+    ("app.js", include_bytes!("../../../../dashboard/app.js")),
+];
+
+/// Where all files but the page are.
+const FOLDER: &str = "/dashboard/";
+
+/// The page loads nothing from elsewhere, tells nobody anything, and is shown in no other page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers of every file.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-cache"),
+    (VARY, "accept"),
+];
+
+/// What each file is called as long as it does not change.
+static TAGS: LazyLock<BTreeMap<&'static str, HeaderValue>> = LazyLock::new(|| {
+    let tag = |bytes| {
+        let digest = digest(&SHA256, bytes);
+        let hex: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        HeaderValue::from_str(&format!("\"{hex}\"")).ok()
+    };
+    FILES.iter().filter_map(|(name, bytes)| Some((*name, tag(bytes)?))).collect()
+});
+
+/// Whether a request is for the page or one of its files, which anybody may have.
+pub(crate) fn is_asked_for(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let reading = method == Method::GET || method == Method::HEAD;
+    reading && (path.starts_with(FOLDER) || (path == "/" && wants_page(headers)))
+}
+
+/// The page for browsers, a list of what there is for others.
+pub(super) async fn show(headers: HeaderMap) -> Reply {
+    if wants_page(&headers) {
+        return file(PAGE, &headers);
+    }
+    let mut index = index::show();
+    index.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    index
+}
+
+/// A file of the page.
+pub(super) async fn show_file(Path(name): Path<String>, headers: HeaderMap) -> Reply {
+    file(&name, &headers)
+}
+
+fn wants_page(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|range| {
+        let kind = range.split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("text/html")
+    })
+}
+
+fn file(name: &str, headers: &HeaderMap) -> Reply {
+    let found = FILES.iter().find(|(known, _)| *known == name);
+    let (Some((name, bytes)), Some(tag)) = (found, TAGS.get(name)) else {
+        return Wrong::not_found(&format!("{FOLDER}{name}")).into();
+    };
+    let known = is_known(tag, headers);
+    let mut reply = Response::new(Full::new(if known { Bytes::new() } else { Bytes::from_static(bytes) }));
+    if known {
+        *reply.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
+    }
+    for (header, value) in HEADERS {
+        reply.headers_mut().insert(header, HeaderValue::from_static(value));
+    }
+    reply.headers_mut().insert(ETAG, tag.clone());
+    reply
+}
+
+/// Whether the caller has the file already.
+fn is_known(tag: &HeaderValue, headers: &HeaderMap) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == *tag)
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
+        Some("txt") => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// All files together: the page has to be there at once, over any network.
+    const MOST_BYTES: usize = 300 * 1024;
+
+    /// What is beside the files and not served.
+    const NOT_SERVED: [&str; 3] = ["README.md", "tests", "vendor"];
+
+    #[test]
+    fn every_file_of_the_page_is_served_and_nothing_else() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard");
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = entries.map(|name| name.into_string().unwrap());
+        let there: BTreeSet<String> = names.filter(|name| !NOT_SERVED.contains(&&**name)).collect();
+        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(there, served, "the files in dashboard/ and those in FILES");
+        let known = FILES.iter().all(|(name, _)| content_type(name) != "application/octet-stream");
+        assert!(known, "a kind of file that has no content type yet");
+    }
+
+    #[test]
+    fn the_page_is_small() {
+        let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(bytes < MOST_BYTES, "{bytes} bytes");
+    }
+
+    #[test]
+    fn browsers_are_told_from_programs_by_what_they_accept() {
+        for (accept, expected) in [
+            ("text/html,application/xhtml+xml,*/*;q=0.8", true),
+            ("application/json, TEXT/HTML;q=0.9", true),
+            ("*/*", false),
+            ("text/plain", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(wants_page(&headers), expected, "{accept}");
+            assert_eq!(is_asked_for(&Method::GET, "/", &headers), expected, "{accept}");
+        }
+        assert!(is_asked_for(&Method::GET, "/dashboard/app.js", &HeaderMap::new()));
+        assert!(!is_asked_for(&Method::POST, "/dashboard/app.js", &HeaderMap::new()));
+        assert!(!is_asked_for(&Method::GET, "/dashboards", &HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_file_that_is_known_is_not_sent_again() {
+        let fresh = file("app.js", &HeaderMap::new());
+        assert_eq!(fresh.status(), StatusCode::OK);
+        assert_eq!(fresh.headers()[CONTENT_SECURITY_POLICY], POLICY);
+        let tag = fresh.headers()[ETAG].to_str().unwrap();
+        for (sent, expected) in [
+            (tag.to_owned(), StatusCode::NOT_MODIFIED),
+            (format!("\"other\", W/{tag}"), StatusCode::NOT_MODIFIED),
+            ("*".to_owned(), StatusCode::NOT_MODIFIED),
+            ("\"other\"".to_owned(), StatusCode::OK),
+        ] {
+            let headers = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::try_from(&sent).unwrap())]);
+            assert_eq!(file("app.js", &headers).status(), expected, "{sent}");
+        }
+        assert_eq!(file("../Cargo.toml", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+    }
+}

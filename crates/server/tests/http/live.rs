@@ -1,0 +1,6 @@
+//! A node as those see it who look at it live.
+
+mod events;
+mod fleet;
+mod page;
+mod stream;

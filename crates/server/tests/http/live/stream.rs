@@ -1,0 +1,73 @@
+//! Reads server-sent events.
+
+use std::net::SocketAddr;
+
+use http::StatusCode;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::client::{Ask, DEADLINE};
+
+/// Events as they come.
+pub(crate) struct Stream {
+    body: Incoming,
+    read: String,
+}
+
+impl Stream {
+    /// Begins to read them.
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        Self::ask(address, Ask::get("/v1/events")).await.unwrap()
+    }
+
+    /// The same with a request of one's own; or what is answered instead.
+    pub(crate) async fn ask(address: SocketAddr, ask: Ask) -> Result<Self, StatusCode> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let response = timeout(DEADLINE, sender.send_request(ask.request(address))).await.unwrap().unwrap();
+        if response.status() != StatusCode::OK {
+            return Err(response.status());
+        }
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Ok(Self { body: response.into_body(), read: String::new() })
+    }
+
+    /// The next event and its data; nothing if there are no more.
+    pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
+        loop {
+            if let Some((event, rest)) = self.read.split_once("\n\n") {
+                let (event, rest) = (event.to_owned(), rest.to_owned());
+                self.read = rest;
+                if event.starts_with(':') {
+                    continue;
+                }
+                let (name, data) = event.split_once('\n').unwrap();
+                let name = name.strip_prefix("event: ").unwrap().to_owned();
+                let data = data.strip_prefix("data: ").unwrap();
+                return Some((name, serde_json::from_str(data).unwrap()));
+            }
+            let frame = timeout(DEADLINE, self.body.frame()).await.expect("something comes")?;
+            let Ok(frame) = frame else { return None };
+            self.read.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+        }
+    }
+
+    /// The next event of that name of which something is so.
+    pub(crate) async fn until(&mut self, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let find = async {
+            loop {
+                let (event, data) = self.next().await.expect("more events");
+                if event == name && is_so(&data) {
+                    return data;
+                }
+            }
+        };
+        timeout(DEADLINE, find).await.expect("such an event in time")
+    }
+}
