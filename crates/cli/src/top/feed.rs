@@ -25,6 +25,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// How often all nodes are asked.
 const FLEET_EVERY: Duration = Duration::from_secs(2);
 
+/// How long the reason of a refusal may take, when the refusal is there.
+const REASON_WITHIN: Duration = Duration::from_secs(1);
+
 /// As much of a refusal as is read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
@@ -119,19 +122,21 @@ impl Feed<'_> {
     /// Why the server does not tell, and what to do about it.
     async fn refusal(&self, response: Response<Incoming>) -> String {
         let status = response.status();
-        let body =
-            timeout(self.connect.patience(), Limited::new(response.into_body(), MAX_REFUSAL_BYTES).collect());
-        let body = body.await.ok().and_then(Result::ok).map(Collected::to_bytes).unwrap_or_default();
-        let said = said(status, &body);
+        if matches!(status, StatusCode::OK | StatusCode::NOT_FOUND) {
+            return format!(
+                "{} is no admin listener of a Tidegate that tells what happens\n\
+                 Say where it is with --admin URL; servers older than this command cannot be watched.",
+                self.server
+            );
+        }
+        let body = Limited::new(response.into_body(), MAX_REFUSAL_BYTES).collect();
+        let body = timeout(REASON_WITHIN, body).await.ok().and_then(Result::ok);
+        let said = said(status, &body.map(Collected::to_bytes).unwrap_or_default());
         let server = self.server;
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 format!("{server} says: {said}\nGive a token with --token TOKEN or in TIDEGATE_TOKEN.")
             }
-            StatusCode::OK | StatusCode::NOT_FOUND => format!(
-                "{server} is no admin listener of a Tidegate that tells what happens\n\
-                 Say where it is with --admin URL; others than the newest servers cannot be watched."
-            ),
             _ => format!("{server} says: {said}"),
         }
     }

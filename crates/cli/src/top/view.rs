@@ -47,7 +47,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, now: &Model, screen: &mut Screen, pale
                 joined([panels::hot_keys(model, room, palette), panels::refused(model, room, palette)]);
             page(buffer, rest, &lines, screen);
         }
-        View::Fleet => page(buffer, rest, &panels::fleet(model, room, palette), screen),
+        View::Fleet => {
+            // Nobody may have asked the others before it was told to hold.
+            let known = if model.fleet.is_some() { model } else { now };
+            page(buffer, rest, &panels::fleet(known, room, palette), screen);
+        }
         View::Events => page(buffer, rest, &panels::events(model, palette), screen),
     }
 }

@@ -1,6 +1,7 @@
 //! `tidegate top`: once as text, and on a terminal.
 
 mod node;
+mod real;
 #[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
