@@ -123,7 +123,6 @@ pub(super) struct Rules {
     pub(super) version: f64,
     pub(super) count: f64,
     pub(super) quarantined: f64,
-    pub(super) age_seconds: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -6,7 +6,7 @@ use super::super::model::{Link, Model};
 use super::super::palette::Palette;
 use super::super::screen::Screen;
 use super::super::text::{Text, cut};
-use super::super::units::span;
+use super::super::units::{span, whole};
 use super::{Lines, clock};
 
 /// One line for each, the worst first, at most `most`; one that says there are none.
@@ -30,6 +30,10 @@ pub(crate) fn notices(model: &Model, screen: &Screen, room: usize, most: usize, 
         }
         let mode = tick.state.mode.as_str();
         all.extend(tick.state.reasons.iter().map(|why| ("warning", "WHY", format!("{mode}: {why}"))));
+        let bad = tick.state.rules.quarantined;
+        if bad > 0.0 {
+            all.push(("warning", "RULES", format!("bad and not in force: {}; see the events", whole(bad))));
+        }
     }
     if model.unread > 0 {
         let said = format!("{} messages could not be read; is the server of another version?", model.unread);

@@ -15,7 +15,7 @@ use super::{Lines, plain};
 pub(crate) fn store(model: &Model, room: usize, palette: Palette) -> Lines {
     let Some(tick) = &model.tick else { return Vec::new() };
     let store = &tick.state.store;
-    let keys = tick.state.keys.map(|keys| format!(", {} keys", whole(keys))).unwrap_or_default();
+    let keys = tick.state.keys.map(|keys| format!(", keys {}", whole(keys))).unwrap_or_default();
     if store.shards.is_empty() {
         return vec![Line::raw(format!("STORE     {}{keys}", store.kind))];
     }

@@ -167,6 +167,22 @@ fn a_server_that_is_away_is_said() {
 }
 
 #[test]
+fn oddities_are_said() {
+    let mut model = Model { link: Link::Live, ..Model::default() };
+    take(
+        &mut model,
+        "tick",
+        r#"{"state": {"mode": "normal", "draining": true, "rules": {"quarantined": 2}}}"#,
+    );
+    take(&mut model, "tick", "[");
+    let odd = shown(80, 24, &model, &mut screen());
+    has(&odd, &["NORMAL live DRAINING", "RULES bad and not in force: 2", "ODD 1 messages could not be read"]);
+    take(&mut model, "tick", &TICK.replace("\"quarantined\": 0", "\"quarantined\": 1"));
+    let cut = shown(80, 24, &model, &mut screen());
+    has(&cut, &["CRITICAL store_down", "WARNING hot_key", "WHY degraded", "(+2 more)"]);
+}
+
+#[test]
 fn what_is_held_does_not_change() {
     let (mut model, mut screen) = (busy(), screen());
     screen.act(Action::Pause, &model);

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 
 /// What a node that is not well tells at once.
@@ -19,9 +20,10 @@ pub(super) const TOLD: &str = concat!(
 pub(super) const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 42\r\n\r\n\
                                   {\"message\": \"the token is missing \\u001b\"}";
 
-/// Answers one connection after the other, each with the next of its answers.
+/// Answers one connection after the other, each with the next of its answers; all but the first when it is told to.
 pub(super) struct Node {
     pub(super) address: String,
+    next: mpsc::Sender<()>,
 }
 
 impl Node {
@@ -39,11 +41,16 @@ impl Node {
     fn answering(answers: Vec<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
+        let (next, told) = mpsc::channel();
+        next.send(()).unwrap();
         thread::spawn(move || {
             let last = answers.len() - 1;
             for (index, answer) in answers.into_iter().enumerate() {
                 let mut stream = listener.accept().unwrap().0;
                 assert!(asked(&stream).starts_with("GET /v1/events "));
+                if told.recv().is_err() {
+                    return;
+                }
                 // Whoever has read enough may be gone.
                 let _ = stream.write_all(answer.as_bytes());
                 if index == last {
@@ -52,7 +59,12 @@ impl Node {
                 }
             }
         });
-        Self { address }
+        Self { address, next }
+    }
+
+    /// Lets it answer the next connection.
+    pub(super) fn go_on(&self) {
+        self.next.send(()).unwrap();
     }
 }
 

@@ -26,6 +26,11 @@ pub(super) struct Tty {
 
 impl Tty {
     pub(super) fn start(args: &[&str]) -> Self {
+        Self::start_with(args, |command| command.env_remove("NO_COLOR"))
+    }
+
+    /// The same, with a word on how to start the process.
+    pub(super) fn start_with(args: &[&str], adjust: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let outside: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&outside).unwrap();
         unlockpt(&outside).unwrap();
@@ -37,7 +42,7 @@ impl Tty {
         let mut command = Command::new("setsid");
         command.arg(tidegate().get_program()).args(args).env_remove("TIDEGATE_TOKEN").env("TERM", "xterm");
         let end = || inside.try_clone().unwrap();
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let child = adjust(&mut command).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let mut output = File::from(outside.try_clone().unwrap());
         let written = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&written);
@@ -88,6 +93,11 @@ impl Tty {
         let text = self.text();
         let (enters, leaves) = (text.rfind("\u{1b}[?1049h"), text.rfind("\u{1b}[?1049l"));
         enters > leaves
+    }
+
+    /// Whether anything was written in a colour.
+    pub(super) fn is_coloured(&self) -> bool {
+        self.text().contains("\u{1b}[38;5;")
     }
 
     fn text(&self) -> String {
