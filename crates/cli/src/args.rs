@@ -12,6 +12,7 @@ use crate::rules::RulesCommand;
 use crate::servers::StoreCommand;
 use crate::simulate::SimulateArgs;
 use crate::token::TokenCommand;
+use crate::top::TopArgs;
 
 /// An exact, fast rate limiter: rules, tiers, four algorithms
 #[derive(Debug, Parser)]
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     /// Show which rules apply to a request and where they stand; counts nothing
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainArgs>),
+    /// Watch a running server: rates, latency, modes, hot keys, as they change
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Look at rules and change them; check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
     Rules(Box<RulesCommand>),
@@ -62,6 +66,7 @@ Examples:
   tidegate serve --rules rules.yaml                    with your own; changes take effect at once
   tidegate gateway --upstream http://127.0.0.1:9000    forward to a back end what rules allow
   tidegate check --user alice --method GET /orders/7   ask the running server
+  tidegate top                                         watch it
   tidegate simulate --rules rules.yaml access.log      see whom rules would refuse";
 
 const CLUSTER_EXAMPLES: &str = "\
@@ -124,6 +129,17 @@ Examples:
   tidegate explain --user alice --method GET /orders/7
   tidegate explain --rules rules.yaml --ip 203.0.113.7 --method POST /auth/login   (needs no server)
   tidegate explain --json --user alice /api/search";
+
+const TOP_EXAMPLES: &str = "\
+Needs 80 columns and 24 lines to show everything, shows more on larger terminals, and works over ssh. Keys: Tab and 1 to 5 for \
+overview, rules, hot keys, fleet and events; p to hold, ? for help, q to end. Without a server it says so and keeps asking. \
+NO_COLOR is obeyed.
+
+Examples:
+  tidegate top
+  tidegate top --admin http://10.0.0.7:8082            with TIDEGATE_TOKEN in the environment
+  ssh -t limiter-1 tidegate top
+  tidegate top --once | mail -s limits ops@example.com";
 
 const RULES_EXAMPLES: &str = "\
 Examples:

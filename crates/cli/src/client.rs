@@ -4,13 +4,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tidegate_core::Span;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
 
@@ -105,12 +106,18 @@ impl Connect {
             Ok(None) => format!("no answer within {}", self.timeout),
             Err(error) => error,
         };
-        Err(Failure::Failed(format!(
-            "cannot ask {to}: {reason}\nStart a server with `tidegate serve`, or say where it is with {flag} URL."
-        )))
+        Err(Self::cannot_ask(to, &reason, flag))
     }
 
-    fn request(
+    /// That nobody answers there, and what to do about it.
+    pub(crate) fn cannot_ask(to: &Address, why: &str, flag: &str) -> Failure {
+        Failure::Failed(format!(
+            "cannot ask {to}: {why}\nStart a server with `tidegate serve`, or say where it is with {flag} URL."
+        ))
+    }
+
+    /// A request as a server wants it.
+    pub(crate) fn request(
         &self,
         method: Method,
         to: &Address,
@@ -129,18 +136,39 @@ impl Connect {
     }
 }
 
-async fn ask(to: &Address, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+/// Sends a request and reads the answer to its end.
+pub(crate) async fn ask(to: &Address, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+    let opened = open(to, request).await?;
+    let status = opened.response.status();
+    let body = Limited::new(opened.response.into_body(), MAX_ANSWER_BYTES).collect().await;
+    Ok(Answer { status, body: body.map_err(|error| error.to_string())?.to_bytes() })
+}
+
+/// An answer that may still be coming, and what its connection lives by.
+pub(crate) struct Opened {
+    pub(crate) response: Response<Incoming>,
+    _sender: http1::SendRequest<Full<Bytes>>,
+    _driver: AbortOnDrop,
+}
+
+/// A task that ends with what it is for.
+struct AbortOnDrop(JoinHandle<hyper::Result<()>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a request over a connection of its own and waits for the head of the answer.
+pub(crate) async fn open(to: &Address, request: Request<Full<Bytes>>) -> Result<Opened, String> {
     let target = if has_port(&to.authority) { to.authority.clone() } else { format!("{}:80", to.authority) };
     let stream = TcpStream::connect(target).await.map_err(|error| error.to_string())?;
     let connected = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
-    let driver = tokio::spawn(connection);
+    let driver = AbortOnDrop(tokio::spawn(connection));
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    driver.abort();
-    Ok(Answer { status, body })
+    Ok(Opened { response, _sender: sender, _driver: driver })
 }
 
 /// Whether a port follows the host, which may be an IPv6 address in brackets.

@@ -29,6 +29,7 @@ mod suggest;
 mod table;
 mod terminal;
 mod token;
+mod top;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Store(command) => servers::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Cluster(command) => cluster::run(&command),
+        Command::Top(args) => top::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     outcome.unwrap_or_else(failure::Failure::report)

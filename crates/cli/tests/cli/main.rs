@@ -24,4 +24,5 @@ mod support;
 mod tiers;
 mod together;
 mod token;
+mod top;
 mod zookeeper;
