@@ -83,6 +83,7 @@ async fn nodes_are_summed_and_one_that_leaves_is_missed() {
 
     assert!(b.stopped().await.is_ok());
     seen(&a, "without b", |body| body["sum"]["answered"] == 1).await;
+    let mut events = Stream::open(a.addresses.admin).await;
     events.until("journal", |journal| has(journal, "b has left")).await;
 }
 
