@@ -138,3 +138,55 @@ impl hyper::body::Body for Pieces {
         self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn reader() -> (Reader, mpsc::Receiver<Bytes>, watch::Sender<bool>) {
+        let ((to, pieces), (ending, end)) = (mpsc::channel(1), watch::channel(false));
+        (Reader { to, end }, pieces, ending)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_too_long_for_an_event_is_let_go() {
+        let (mut reader, mut pieces, _ending) = reader();
+        let start = Instant::now();
+        // It takes something now and then, but never enough.
+        let trickle = tokio::spawn(async move {
+            while pieces.recv().await.is_some() {
+                sleep(Duration::from_secs(50)).await;
+            }
+        });
+        assert!(reader.tell(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
+        assert!(start.elapsed() >= PATIENCE && start.elapsed() < 2 * PATIENCE);
+        trickle.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_read_is_let_go_at_the_end() {
+        let (mut reader, _pieces, ending) = reader();
+        let start = Instant::now();
+        ending.send_replace(true);
+        assert!(reader.tell(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert!(matches!(reader.gone().await, Gone));
+    }
+
+    #[tokio::test]
+    async fn large_events_go_in_pieces() {
+        let (mut reader, mut pieces, _ending) = reader();
+        let event: Bytes = (0..=255).cycle().take(5 * PIECE / 2).collect::<Vec<u8>>().into();
+        let sent = event.clone();
+        let telling = tokio::spawn(async move { reader.tell(sent).await.is_ok() });
+        let mut read = Vec::new();
+        while let Some(piece) = pieces.recv().await {
+            assert!(piece.len() <= PIECE);
+            read.extend_from_slice(&piece);
+        }
+        assert!(telling.await.unwrap());
+        assert_eq!(read, event);
+    }
+}

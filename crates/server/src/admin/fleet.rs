@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use super::cluster::state;
 use super::{Door, rfc3339};
 use crate::live::{ModeName, Point, Tick, Totals, sum};
+use crate::membership::Membership;
 use crate::node::Node;
 use crate::reply::{self, Reply};
 
@@ -87,7 +88,7 @@ pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
 }
 
 async fn ask_all(node: &Node) -> FleetBody {
-    let fleet = node.cluster.as_ref().map(|membership| membership.fleet());
+    let fleet = node.cluster.as_ref().map(Membership::fleet);
     let mut others = match fleet {
         Some(fleet) => ask_others(fleet).await,
         None => Vec::new(),

@@ -73,7 +73,9 @@ impl Alerts {
         let mut evaluator = self.evaluator.lock();
         for news in evaluator.look(figures, now) {
             tell(&news);
-            entry(&news, evaluator.settings()).map(|entry| journal.note(entry));
+            if let Some(entry) = entry(&news, evaluator.settings()) {
+                journal.note(entry);
+            }
             if let Some(courier) = &self.courier {
                 courier.tell(&news, evaluator.settings());
             }

@@ -47,9 +47,9 @@ mod tests {
         let mut breakers = Breakers::default();
         let mut look = |shards: &[Shard]| breakers.look(shards, Timestamp::from_millis(0)).len();
         let (closed, open) = (shard("a", BreakerState::Closed), shard("a", BreakerState::Open));
-        assert_eq!(look(&[closed.clone()]), 0);
+        assert_eq!(look(std::slice::from_ref(&closed)), 0);
         assert_eq!(look(&[open.clone(), shard("b", BreakerState::Closed)]), 1);
-        assert_eq!(look(&[open.clone()]), 0);
+        assert_eq!(look(std::slice::from_ref(&open)), 0);
         assert_eq!(look(&[shard("a", BreakerState::HalfOpen)]), 1);
         assert_eq!(look(&[closed]), 1);
         assert_eq!(look(&[]), 0);

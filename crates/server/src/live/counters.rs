@@ -60,9 +60,11 @@ impl Counters {
     pub(crate) fn since(&self, before: &Self, bounds: &Bounds) -> Point {
         let over = Over(self.at.instant.saturating_duration_since(before.at.instant));
         let buckets = less(&self.seconds, &before.seconds);
+        let none = ShardCounters::default();
         let shards = self.shards.iter().map(|(name, shard)| {
-            // One that has just appeared may have been counting before.
-            shard.since(before.shards.get(name).unwrap_or(shard), name, over, bounds)
+            // One that has just appeared may have been counting before, unless they all have.
+            let unknown = if before.shards.is_empty() { &none } else { shard };
+            shard.since(before.shards.get(name).unwrap_or(unknown), name, over, bounds)
         });
         Point {
             at: self.at.time.as_millis(),
@@ -209,9 +211,12 @@ mod tests {
     #[test]
     fn a_shard_that_has_just_appeared_has_done_nothing_yet() {
         let mut before = counters(0, 10, 1);
-        before.shards.clear();
+        before.shards = [("two".to_owned(), ShardCounters::default())].into();
         let point = counters(1, 10, 1_000).since(&before, &bounds());
         assert_eq!((point.shards[0].calls, point.shards[0].p99, point.latency), (0.0, None, None));
+        before.shards.clear();
+        let point = counters(1, 10, 1_000).since(&before, &bounds());
+        assert_eq!(point.shards[0].calls, 1_000.0, "those that a node starts with have begun with it");
     }
 
     #[test]

@@ -59,8 +59,8 @@ mod tests {
     fn each_change_is_told_once() {
         use State::{Alive, Lost, Suspect};
         let mut members = Members::default();
-        let steps: [(&[(&str, State)], &[&str]); 7] = [
-            (&[("a", Alive)], &["a has joined"]),
+        let steps = [
+            (&[("a", Alive)][..], &["a has joined"][..]),
             (&[("a", Alive), ("b", Alive)], &["b has joined"]),
             (&[("a", Suspect), ("b", Alive)], &["a does not answer"]),
             (&[("a", Suspect), ("b", Alive)], &[]),

@@ -237,3 +237,33 @@ fn hot_key(event: &HotKeyEvent, node: &Node) -> Entry {
     let detail = format!("{} of rule {}: {} requests a second", key.identity, key.rule, key.rate);
     Entry::new(node.now(), Kind::HotKey, severity, title).detail(detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Timestamp;
+
+    use super::*;
+    use crate::health::Moment;
+
+    #[test]
+    fn the_last_points_are_kept() {
+        let (live, start) = (Live::default(), std::time::Instant::now());
+        for second in 0..=400 {
+            let instant = start + Duration::from_secs(second);
+            let at = Moment { instant, time: Timestamp::from_millis(second) };
+            live.past.lock().add(Counters::none(at), &live.bounds);
+        }
+        let past = live.past.lock();
+        let ends = past.points.front().zip(past.points.back()).map(|(first, last)| (first.at, last.at));
+        assert_eq!((past.points.len(), ends), (POINTS, Some((101, 400))));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_watchers() {
+        let live = Live::default();
+        let mut watchers: Vec<_> = std::iter::from_fn(|| live.enter()).collect();
+        assert_eq!(watchers.len(), WATCHERS);
+        watchers.pop();
+        assert!(live.enter().is_some());
+    }
+}

@@ -28,13 +28,16 @@ pub(crate) struct RuleRates {
     pub(crate) shadow_refused: f64,
 }
 
+/// What was counted of each rule.
+type RuleCounts = Vec<(Arc<str>, Counts)>;
+
 /// The counts of rules in the last seconds, oldest first; each look in the order of their ids.
 #[derive(Debug, Default)]
-pub(crate) struct RuleLooks(VecDeque<(Instant, Vec<(Arc<str>, Counts)>)>);
+pub(crate) struct RuleLooks(VecDeque<(Instant, RuleCounts)>);
 
 impl RuleLooks {
     /// Takes note of the counts at a moment.
-    pub(crate) fn add(&mut self, at: Instant, rules: Vec<(Arc<str>, Counts)>) {
+    pub(crate) fn add(&mut self, at: Instant, rules: RuleCounts) {
         self.0.push_back((at, rules));
         if self.0.len() > SECONDS + 1 {
             self.0.pop_front();
@@ -75,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn look(counts: &[(&str, u64)]) -> Vec<(Arc<str>, Counts)> {
+    fn look(counts: &[(&str, u64)]) -> RuleCounts {
         counts.iter().map(|(rule, allowed)| (Arc::from(*rule), [*allowed, 0, 0, 0, 0])).collect()
     }
 

@@ -159,7 +159,7 @@ pub(crate) struct ClusterState {
 impl NodeState {
     /// How `node` is, with how busy its rules were.
     pub(crate) fn of(node: &Node, by_rule: Vec<RuleRates>) -> Self {
-        let (condition, counted) = (node.health.condition(), node.metrics.decisions.read());
+        let (condition, decisions) = (node.health.condition(), &node.metrics.decisions);
         let cluster = node.cluster.as_ref().map(|membership| membership.fleet().cluster());
         let rules = node.limiter.rules();
         Self {
@@ -175,8 +175,8 @@ impl NodeState {
                 quarantined: node.aside().len(),
                 age_seconds: node.pulse.as_ref().map(|pulse| pulse.age().as_secs_f64()),
             },
-            totals: counted.totals.into(),
-            fallback_total: counted.fallbacks(),
+            totals: decisions.sums().into(),
+            fallback_total: decisions.fallbacks(),
             keys: node.limiter.memory().map_or(0, MemoryStore::keys) as u64,
             store: StoreState::of(node),
             by_rule,

@@ -173,7 +173,8 @@ impl Decisions {
         counted
     }
 
-    fn sums(&self) -> [u64; Outcome::NAMES.len()] {
+    /// How many decisions there were, in the order of the names of outcomes.
+    pub(crate) fn sums(&self) -> Counts {
         let all = Series::default();
         let series = self.series.lock();
         series.values().map(|series| &**series).chain([&self.ended]).for_each(|series| all.add_all(series));

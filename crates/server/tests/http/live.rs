@@ -2,5 +2,6 @@
 
 mod events;
 mod fleet;
+mod journal;
 mod page;
 mod stream;

@@ -60,14 +60,19 @@ impl Stream {
 
     /// The next event of that name of which something is so.
     pub(crate) async fn until(&mut self, name: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
         let find = async {
             loop {
                 let (event, data) = self.next().await.expect("more events");
                 if event == name && is_so(&data) {
                     return data;
                 }
+                if event == name {
+                    last = data;
+                }
             }
         };
-        timeout(DEADLINE, find).await.expect("such an event in time")
+        let found = timeout(DEADLINE, find).await;
+        found.unwrap_or_else(|_| panic!("no such {name} in time; the last one is {last}"))
     }
 }
