@@ -18,9 +18,11 @@ mod visit;
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Delay, Request, Span, Status};
+use tracing::Instrument as _;
 
 use crate::checked::{Checked, RequestError};
 use crate::limiter::{Limiter, look, take, told};
+use crate::spans;
 use goal::{Counter, Goal};
 pub use lines::Waiting;
 pub(crate) use lines::{DEFAULT_MAX_WAITING, Lines};
@@ -113,7 +115,7 @@ impl Limiter {
                 return Ok(visit.end(checked));
             };
             drop(checked);
-            visit.wait(duration(turn), left, changed).await;
+            visit.wait(duration(turn), left, changed).instrument(spans::wait()).await;
             arrived = Instant::now();
         }
     }
