@@ -12,7 +12,6 @@ mod explain;
 mod failure;
 mod gateway;
 mod launch;
-mod log;
 mod login;
 mod options;
 mod request;
@@ -27,6 +26,7 @@ mod source;
 mod store;
 mod suggest;
 mod table;
+mod telemetry;
 mod terminal;
 mod token;
 

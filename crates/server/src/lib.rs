@@ -44,6 +44,7 @@ mod grpc;
 mod health;
 mod insight;
 mod listen;
+mod log_level;
 mod membership;
 mod memory;
 mod metrics;
@@ -59,6 +60,7 @@ mod streams;
 mod tiers;
 mod tls;
 mod tokens;
+pub mod traces;
 mod wait;
 mod written_down;
 
@@ -80,10 +82,12 @@ pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, Sh
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use insight::{HotKey, HotKeyEvent};
+pub use log_level::{LogControl, LogHandle, LogLevel};
 pub use membership::Membership;
 pub use modes::Thresholds;
 pub use server::{Addresses, Server};
 pub use tiers::UserTiers;
 pub use tls::TlsError;
 pub use tokens::{NamedToken, Role, Tokens, TokensError};
+pub use traces::{SpanFigures, TraceParent, Tracer, Traces};
 pub use written_down::WrittenDown;

@@ -7,6 +7,7 @@ mod explain;
 mod health;
 mod index;
 mod insight;
+mod log_level;
 mod rules;
 mod status;
 
@@ -39,6 +40,7 @@ pub(crate) use change::{ChangedBody, HistoryBody, RollbackBody};
 pub(crate) use cluster::{ClusterBody, state as member_state};
 pub(crate) use health::HealthBody;
 pub(crate) use insight::InsightBody;
+pub(crate) use log_level::LogLevelBody;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
 
@@ -79,6 +81,8 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/alerts", "GET", get(alerts::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
         ("/v1/insight", "GET", get(insight::show)),
+        ("/v1/log-level", "GET", get(log_level::show)),
+        ("/v1/log-level", "PUT", put(log_level::put)),
         ("/v1/documents", "GET", get(rules::documents)),
         ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),
