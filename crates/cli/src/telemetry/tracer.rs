@@ -26,7 +26,7 @@ pub(crate) struct TraceSettings {
     pub(crate) endpoint: String,
     /// The share of requests that is traced if no caller has decided.
     pub(crate) sample: f64,
-    /// What this node is called.
+    /// What this node is called, if not like its machine.
     pub(crate) node: Option<String>,
 }
 
@@ -42,7 +42,8 @@ impl Otlp {
         let mut exporter = exporter(to)
             .map_err(|error| Failure::Usage(format!("spans cannot be sent to `{}`: {error}", to.endpoint)))?;
         let mut about = vec![KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
-        about.extend(to.node.clone().map(|node| KeyValue::new("service.instance.id", node)));
+        let node = to.node.clone().or_else(machine);
+        about.extend(node.map(|node| KeyValue::new("service.instance.id", node)));
         let resource = Resource::builder_empty().with_service_name("tidegate").with_attributes(about).build();
         exporter.set_resource(&resource);
         let queue = Queue::start(exporter);
@@ -62,6 +63,18 @@ impl Otlp {
     pub(super) async fn flush(&self) {
         self.queue.flush(LAST_WORDS).await;
     }
+}
+
+/// What the machine is called.
+#[cfg(unix)]
+fn machine() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(not(unix))]
+fn machine() -> Option<String> {
+    None
 }
 
 fn exporter(to: &TraceSettings) -> Result<SpanExporter, ExporterBuildError> {

@@ -60,7 +60,7 @@ fn what_helps_to_find_out_why_is_logged_from_then_on() {
 fn whoever_may_only_look_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("tokens");
-    let new = run(["token", "new", "--name", "looker", "--role", "read", "--file", file.to_str().unwrap()]);
+    let new = run(["token", "new", "--name", "looker", "--role", "read", "--append", file.to_str().unwrap()]);
     assert_eq!(new.code, 0, "{new:?}");
     let token = new.out.split_whitespace().find(|word| word.len() >= 32).unwrap().to_owned();
     let server = Server::start(&["--admin-tokens", file.to_str().unwrap(), "--admin-local", "deny"]);
