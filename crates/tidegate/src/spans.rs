@@ -11,13 +11,14 @@ pub(crate) fn matching() -> Span {
     debug_span!(target: TARGET, "match", tidegate.rules = Empty, tidegate.rules_version = Empty)
 }
 
-/// That many rules of the set of a version do.
+/// Ends it: so many rules of the set of a version do.
 #[inline]
 pub(crate) fn matched(span: Span, rules: usize, version: u64) {
     if !span.is_disabled() {
         span.record("tidegate.rules", rules);
         span.record("tidegate.rules_version", version);
     }
+    drop(span);
 }
 
 /// Counting in this process.
@@ -26,12 +27,13 @@ pub(crate) fn memory(operations: usize) -> Span {
     store("memory", operations)
 }
 
-/// What came of it.
+/// Ends it, with what came of it.
 #[inline]
 pub(crate) fn counted(span: Span, decision: &Decision) {
     if !span.is_disabled() {
         span.record("tidegate.outcome", if decision.allowed { "allowed" } else { "refused" });
     }
+    drop(span);
 }
 
 /// Waiting for a turn.

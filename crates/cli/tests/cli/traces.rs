@@ -13,7 +13,7 @@ use crate::support::{Server, answer, ask, begin_with, run, wait_for};
 
 const RULES: &str = "
 rules:
-  - { rule_id: slow, identifier_type: user_id, limit: 2, window: 1s, burst: 1, on_limit: delay, max_delay: 30s,
+  - { rule_id: slow, identifier_type: user_id, limit: 1, window: 1s, on_limit: delay, max_delay: 30s,
       match: { path_pattern: /slow } }
   - { rule_id: few, identifier_type: user_id, algorithm: fixed_window, limit: 1, window: 52w,
       match: { path_pattern: /few } }
@@ -190,7 +190,7 @@ fn waiting_for_a_turn_is_seen() {
     let (collector, folder) = (Collector::start(), TempDir::new().unwrap());
     let server = serve(&folder, &collector.url(), "1", &[]);
     let patient = r#"{"user":"alice-the-secret","resource":"/slow","wait_ms":30000}"#;
-    for _ in 0..2 {
+    for _ in 0..3 {
         assert_eq!(server.check(patient)["allowed"], true);
     }
     let trace = collector.trace_with(&["check", "wait"]);

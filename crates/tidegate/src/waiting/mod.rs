@@ -18,7 +18,6 @@ mod visit;
 use std::time::{Duration, Instant};
 
 use tidegate_core::{Delay, Request, Span, Status};
-use tracing::Instrument as _;
 
 use crate::checked::{Checked, RequestError};
 use crate::limiter::{Limiter, look, take, told};
@@ -92,6 +91,7 @@ impl Limiter {
         mut refused: Option<Checked>,
     ) -> Result<Waited, RequestError> {
         let mut visit = Visit::new(&self.lines, patience);
+        let mut span = None;
         let tier = self.find_own_tier(request, arrived).await;
         let request = &told(request, tier.as_deref());
         loop {
@@ -115,7 +115,9 @@ impl Limiter {
                 return Ok(visit.end(checked));
             };
             drop(checked);
-            visit.wait(duration(turn), left, changed).instrument(spans::wait()).await;
+            // One span from here to the end, however often it has to ask again.
+            span.get_or_insert_with(spans::wait);
+            visit.wait(duration(turn), left, changed).await;
             arrived = Instant::now();
         }
     }
