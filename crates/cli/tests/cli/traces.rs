@@ -13,6 +13,7 @@ use crate::support::{Server, answer, ask, begin_with, run, wait_for};
 
 const RULES: &str = "
 rules:
+  - { rule_id: planned, limit: 9, window: 1h, descriptor: { domain: edge, entries: [{ key: plan }] } }
   - { rule_id: slow, identifier_type: user_id, limit: 1, window: 1s, on_limit: delay, max_delay: 30s,
       match: { path_pattern: /slow } }
   - { rule_id: few, identifier_type: user_id, algorithm: fixed_window, limit: 1, window: 52w,
@@ -183,6 +184,34 @@ fn callers_who_are_trusted_decide_and_others_do_not() {
     let count = |name: &str| all.iter().filter(|span| span.name == name).count();
     assert_eq!((all.len(), count("check"), count("batch")), (7, 2, 1), "{all:#?}");
     assert!(all.iter().all(|span| span.trace == TRACE), "{all:#?}");
+}
+
+#[test]
+fn what_proxies_ask_over_grpc_is_seen() {
+    let (collector, folder, redis) = (Collector::start(), TempDir::new().unwrap(), Redis::start());
+    let (other, url) = (TempDir::new().unwrap(), redis.url());
+    let servers = [
+        serve(&folder, &collector.url(), "1", &[]),
+        serve(&other, &collector.url(), "1", &["--store", &url, "--store-timeout", "2s"]),
+    ];
+    for server in &servers {
+        let shard =
+            if server.grpc == servers[0].grpc { "memory".to_owned() } else { redis.address().to_string() };
+        wait_for("a decision in the right place", || {
+            let edge = ["check", "--grpc", "--server", &server.grpc, "--domain", "edge"];
+            run(edge.iter().chain(&["--descriptors", "plan=alice-the-secret"]));
+            let all = collector.all();
+            let store =
+                all.iter().find(|span| span.name == "store" && span.get("tidegate.shard") == shard)?;
+            let check = all.iter().find(|span| span.id == store.parent)?;
+            let matched = all.iter().find(|span| span.name == "match" && span.parent == check.id)?;
+            is_within(store, check);
+            is_within(matched, check);
+            says(check, &[("tidegate.rule", "planned"), ("tidegate.rules_version", "1")]);
+            Some(())
+        });
+    }
+    assert!(!format!("{:?}", collector.all()).contains("alice"), "{:#?}", collector.all());
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl Data {
         self.finish(next)
     }
 
+    /// Does what is left to do.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn would keep what it is given twice, and be moved about so"
+    )]
     fn finish(self: Arc<Self>, next: Next) -> impl Future<Output = Reply> + Send + 'static {
         async move {
             match next {

@@ -76,6 +76,11 @@ impl Grpc {
         self.finish(next)
     }
 
+    /// Does what is left to do.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn would keep what it is given twice, and be moved about so"
+    )]
     fn finish(
         self: Arc<Self>,
         next: Result<Next, Box<Status>>,

@@ -38,7 +38,7 @@ impl Sampler {
     /// Whether a request is traced that came at `now` (in milliseconds) and has drawn `drawn`; `decided` is what a trusted caller has
     /// decided for its part.
     pub(super) fn takes(&self, decided: Option<bool>, drawn: u64, now: u64) -> bool {
-        let wanted = decided.unwrap_or_else(|| drawn >> 32 < self.below);
+        let wanted = decided.unwrap_or(drawn >> 32 < self.below);
         wanted && self.cap.lock().admit(now)
     }
 }

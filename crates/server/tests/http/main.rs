@@ -15,6 +15,7 @@ mod drain;
 mod etcd;
 mod grpc;
 mod insight;
+mod log_level;
 mod metrics;
 mod openapi;
 mod protocol;
