@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::launch::{self, Parts, explain};
 use crate::options::{GatewayArgs, LogFormat};
 use crate::settings::GatewaySettings;
+use crate::telemetry::Telemetry;
 use crate::terminal::{FAINT, STRONG, count, safe};
 
 /// The most groups of back ends that are named.
@@ -19,13 +20,13 @@ const NAMED: usize = 4;
 /// Forwards until told to end; `given` is what the command line and the environment say.
 pub(crate) fn run(args: &GatewayArgs, given: &ArgMatches) -> Outcome {
     let settings = GatewaySettings::new(args, given)?;
-    launch::run(&settings.node, serve(&settings))
+    launch::run(&settings.node, async |telemetry| Box::pin(serve(&settings, telemetry)).await)
 }
 
-async fn serve(settings: &GatewaySettings) -> Outcome {
+async fn serve(settings: &GatewaySettings, telemetry: &Telemetry) -> Outcome {
     let signals = launch::signals()?;
     let routes = settings.to.feed()?;
-    let Parts { config, rules } = Parts::new(&settings.node).await?;
+    let Parts { config, rules } = Parts::new(&settings.node, telemetry).await?;
     let bound = Gateway::bind(settings.gateway.clone(), config, rules, routes).await;
     let gateway = bound.map_err(|error| match &error {
         GatewayError::Start(error) => explain(error),

@@ -13,21 +13,25 @@ use tidegate_server::{
 use tidegate_sources::PostgresTiers;
 
 use crate::failure::{Failure, Outcome};
-use crate::log;
 use crate::rules;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::store::Store;
+use crate::telemetry::Telemetry;
 
 /// What the built-in rules are called in messages.
 const EXAMPLE_NAME: &str = "built-in rules";
 
 /// Runs something that serves to its end.
-pub(crate) fn run(settings: &Settings, serve: impl Future<Output = Outcome>) -> Outcome {
-    log::start(settings.log, settings.log_level)?;
+pub(crate) fn run(settings: &Settings, serve: impl AsyncFnOnce(&Telemetry) -> Outcome) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    let outcome = runtime.block_on(serve);
+    let outcome = runtime.block_on(async {
+        let telemetry = Telemetry::start(settings)?;
+        let outcome = serve(&telemetry).await;
+        telemetry.end().await;
+        outcome
+    });
     // Whatever still runs has been waited for as long as was allowed.
     runtime.shutdown_background();
     outcome
@@ -45,7 +49,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) async fn new(settings: &Settings) -> Result<Self, Failure> {
+    pub(crate) async fn new(settings: &Settings, telemetry: &Telemetry) -> Result<Self, Failure> {
         let rules = match &settings.rules {
             None => RulesFeed::fixed(EXAMPLE_NAME, EXAMPLE),
             Some(source) => source.feed(settings.rules_primary.as_ref()),
@@ -59,6 +63,8 @@ impl Parts {
             store: shared_store(settings, cluster.as_ref())?,
             cluster,
             tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
+            traces: telemetry.traces.clone(),
+            log: Some(telemetry.log.clone()),
             ..settings.config.clone()
         };
         Ok(Self { config, rules })

@@ -312,6 +312,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "URL", env = "TIDEGATE_RUNBOOKS", help_heading = "Watching")]
     pub(crate) runbooks: Option<String>,
 
+    /// Where spans of requests are sent to, over gRPC (OTLP): http://HOST:4317 or https://HOST:4317 [default: none]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_OTLP", help_heading = "Watching")]
+    pub(crate) otlp: Option<String>,
+
+    /// Which share of requests is traced, from 0 to 1, if a trusted caller has not decided; a thousand a second at most
+    /// [default: 0.01]
+    #[arg(long, value_name = "RATIO", env = "TIDEGATE_TRACE_SAMPLE", help_heading = "Watching")]
+    pub(crate) trace_sample: Option<Ratio>,
+
     /// How long to go on accepting requests after having become unready [default: 500ms]
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_GRACE", help_heading = "Shutdown")]
     pub(crate) grace: Option<Span>,
@@ -404,7 +413,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// How much is logged: what went wrong for good, what may go wrong, what changed, what helps to find out why.
+/// How much is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogLevel {
     Error,
@@ -412,6 +421,30 @@ pub(crate) enum LogLevel {
     #[default]
     Info,
     Debug,
+}
+
+impl From<LogLevel> for tidegate_server::LogLevel {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::Error,
+            LogLevel::Warn => Self::Warn,
+            LogLevel::Info => Self::Info,
+            LogLevel::Debug => Self::Debug,
+        }
+    }
+}
+
+/// A share of something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ratio(pub(crate) f64);
+
+impl FromStr for Ratio {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+        ratio.map(Self).ok_or("write a number from 0 to 1, such as 0.01")
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, &'static str> {

@@ -9,16 +9,17 @@ use crate::failure::Outcome;
 use crate::launch::{self, Parts, explain};
 use crate::options::{LogFormat, ServeArgs};
 use crate::settings::Settings;
+use crate::telemetry::Telemetry;
 
 /// Serves until told to end; `given` is what the command line and the environment say.
 pub(crate) fn run(args: &ServeArgs, given: &ArgMatches) -> Outcome {
     let settings = Settings::serve(args, given)?;
-    launch::run(&settings, serve(&settings))
+    launch::run(&settings, async |telemetry| Box::pin(serve(&settings, telemetry)).await)
 }
 
-async fn serve(settings: &Settings) -> Outcome {
+async fn serve(settings: &Settings, telemetry: &Telemetry) -> Outcome {
     let signals = launch::signals()?;
-    let Parts { config, rules } = Parts::new(settings).await?;
+    let Parts { config, rules } = Parts::new(settings, telemetry).await?;
     let server = Server::bind(config, rules).await.map_err(|error| explain(&error))?;
     announce(server.addresses(), settings, &server.rules());
     Box::pin(launch::until_told(&signals, server.run(signals.told(1)))).await

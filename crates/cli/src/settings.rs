@@ -10,8 +10,9 @@ use clap::ArgMatches;
 use ipnet::IpNet;
 use tidegate::TierOptions;
 use tidegate_core::Span;
+use tidegate_server::traces::DEFAULT_TRACE_SAMPLE;
 use tidegate_server::{
-    AdminTokens, Config, IdentityHeaders, RlsExtras, Thresholds, TlsFiles, Webhook, WebhookStyle,
+    AdminTokens, Config, IdentityHeaders, LogLevel, RlsExtras, Thresholds, TlsFiles, Webhook, WebhookStyle,
 };
 use tidegate_sources::PostgresUrl;
 
@@ -19,11 +20,12 @@ use crate::cluster::Together;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::options::{
-    AdminLocal, BreakerPreset, Credits, DecisionOptions, List, LogFormat, LogLevel, Network, Options,
-    RlsExtra, ServeArgs, ServeOptions, ServiceArgs, WebhookForm,
+    AdminLocal, BreakerPreset, Credits, DecisionOptions, List, LogFormat, Network, Options, Ratio, RlsExtra,
+    ServeArgs, ServeOptions, ServiceArgs, WebhookForm,
 };
 use crate::source::{Primary, RulesSource};
 use crate::store::Store;
+use crate::telemetry::TraceSettings;
 
 pub(crate) use gateway::GatewaySettings;
 
@@ -44,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) tier_options: TierOptions,
     pub(crate) log: LogFormat,
     pub(crate) log_level: LogLevel,
+    /// Which requests are traced, if any are.
+    pub(crate) traces: Option<TraceSettings>,
 }
 
 impl Settings {
@@ -80,6 +84,7 @@ impl Settings {
             options.alert_webhook_key_file.as_deref(),
             options.alert_webhook_ca.as_deref(),
         )?;
+        let traces = traces(options.otlp, options.trace_sample, name.clone())?;
         let alert_webhook = match name {
             Some(name) => alert_webhook.map(|webhook| webhook.source(name)),
             None => alert_webhook,
@@ -141,6 +146,8 @@ impl Settings {
             geoip: options.geoip,
             alerts,
             alert_webhook,
+            traces: default.traces,
+            log: default.log,
             clock: default.clock,
         };
         let store = options.store.unwrap_or(Store::Memory);
@@ -169,7 +176,8 @@ impl Settings {
             tiers: options.tiers.as_deref().map(tiers).transpose()?,
             tier_options,
             log: options.log.unwrap_or_default(),
-            log_level: options.log_level.unwrap_or_default(),
+            log_level: options.log_level.unwrap_or_default().into(),
+            traces,
         })
     }
 }
@@ -234,6 +242,29 @@ fn webhook(
     };
     let webhook = Webhook::with_authorities(url, style, authorities);
     webhook.map(Some).map_err(|error| Failure::Usage(format!("alerts cannot be posted there: {error}")))
+}
+
+/// Where spans go and how many, if anywhere.
+fn traces(
+    otlp: Option<String>,
+    sample: Option<Ratio>,
+    node: Option<String>,
+) -> Result<Option<TraceSettings>, Failure> {
+    let Some(endpoint) = otlp else {
+        return match sample {
+            Some(Ratio(sample)) if sample != DEFAULT_TRACE_SAMPLE => {
+                let message = "it is not said where spans are sent to; give --otlp http://HOST:4317";
+                Err(Failure::Usage(message.to_owned()))
+            }
+            _ => Ok(None),
+        };
+    };
+    if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+        let message = format!("spans cannot be sent to `{endpoint}`; write it as http://HOST:4317");
+        return Err(Failure::Usage(message));
+    }
+    let sample = sample.map_or(DEFAULT_TRACE_SAMPLE, |Ratio(sample)| sample);
+    Ok(Some(TraceSettings { endpoint, sample, node }))
 }
 
 /// A certificate is of no use without its key, nor the other way round.

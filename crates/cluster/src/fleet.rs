@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_core::{Secret, Tag};
-use tidegate_store::peers::{Answers, Call, Called, NodeId, Owner, Peers, Standing};
-use tidegate_store::{Deadline, Failure};
+use tidegate_store::peers::{Answers, Call, Called, NodeId, Owner, Peers, Reply, Standing};
+use tidegate_store::{Deadline, Failure, spans};
 
 use crate::calls::{CallServer, Caller};
 use crate::cluster::Cluster;
@@ -108,10 +108,26 @@ impl Peers for Fleet {
     }
 
     fn call(&self, node: NodeId, call: Call, deadline: Deadline) -> Called<'static> {
-        match self.view().address(node) {
+        let span = spans::peer(node.0, asked(&call));
+        let called = match self.view().address(node) {
             Some(address) => self.caller.call(node, address, call, deadline),
             None => Box::pin(std::future::ready(Err(Failure::Connection))),
+        };
+        if span.is_disabled() {
+            return called;
         }
+        Box::pin(async move {
+            let reply = called.await;
+            match &reply {
+                Ok(Reply::Outcomes(outcomes)) => spans::record(&span, outcomes),
+                Ok(_) => drop(span.record("tidegate.outcome", "answered")),
+                Err(failure) => {
+                    span.record("tidegate.outcome", "unanswered");
+                    span.record("tidegate.failure", failure.name());
+                }
+            }
+            reply
+        })
     }
 
     fn announce(&self, standing: Standing) {
@@ -119,6 +135,17 @@ impl Peers for Fleet {
         if self.announced.lock().replace(standing) != Some(standing) {
             self.cluster.announce(standing);
         }
+    }
+}
+
+/// What a call is called in spans.
+fn asked(call: &Call) -> &'static str {
+    match call {
+        Call::Decide(_) => "decide",
+        Call::Store(_) => "store",
+        Call::Recall { .. } => "recall",
+        Call::Owes => "owes",
+        Call::Secret => "secret",
     }
 }
 

@@ -22,6 +22,7 @@ use crate::hop;
 use crate::identity::{Peer, Who};
 use crate::proxy::{Proxy, too_large};
 use crate::routes::{HostHeader, Route};
+use crate::spans;
 use crate::upgrade::Tunnel;
 use crate::upstream::{Failure, Protocol, ServerId, Ticket};
 
@@ -53,6 +54,8 @@ impl<'p> Errand<'p> {
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'p>> {
         let client = self.prepare(peer, who);
+        let span = spans::forward();
+        spans::tell(&self.proxy.node, &span, &mut self.head.headers);
         let started = Instant::now();
         let sent = self.send(record).await;
         // It was counted, whatever became of it.
@@ -60,6 +63,8 @@ impl<'p> Errand<'p> {
             Ok(answered) => answered,
             Err(own) => return Err(own.with(limits)),
         };
+        span.record("http.response.status_code", response.status().as_u16());
+        drop(span);
         let took = started.elapsed();
         self.proxy.metrics.upstream.observe(took);
         holding.answered(response.status().as_u16(), response.headers());

@@ -31,6 +31,7 @@ pub mod identity;
 mod metrics;
 mod proxy;
 pub mod routes;
+mod spans;
 mod target;
 mod upgrade;
 pub mod upstream;

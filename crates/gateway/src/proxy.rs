@@ -15,10 +15,12 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tidegate::{Checked, Status, Waited};
-use tidegate_core::request::Fields;
+use tidegate_core::request::{Fields, canonical_ip};
 use tidegate_server::front::{Connected, Node, Phase};
+use tidegate_server::traces::check_within;
 use tidegate_wire::{ErrorBody, RefusalBody, headers};
 use tokio::sync::watch;
+use tracing::{Instrument as _, Span};
 
 use crate::access_log::AccessLog;
 use crate::answer::{self, Limits, Own, RefusalFormat, Wants};
@@ -30,6 +32,7 @@ use crate::holding::Holding;
 use crate::identity::{ClientName, Identify, Peer, Who};
 use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
+use crate::spans;
 use crate::target::Target;
 
 /// The answer to a request, once there is one.
@@ -62,8 +65,18 @@ impl Proxy {
         let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { tls, certificate, ..Peer::plain(ip) }));
         move |request| {
             let (proxy, peer) = (Arc::clone(&proxy), Arc::clone(&peer));
-            Box::pin(async move { proxy.answer(&peer, request).await })
+            let trusted = || proxy.identify.trusted().trusts(canonical_ip(peer.ip));
+            match proxy.node.trace_if(trusted, request.headers(), spans::gateway) {
+                None => Box::pin(async move { proxy.answer(&peer, request).await }),
+                Some(span) => Box::pin(proxy.answer_traced(peer, request).instrument(span)),
+            }
         }
+    }
+
+    async fn answer_traced(self: Arc<Self>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Answer> {
+        let answer = self.answer(&peer, request).await;
+        Span::current().record("http.response.status_code", answer.status().as_u16());
+        answer
     }
 
     async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Answer> {
@@ -169,9 +182,10 @@ impl Proxy {
         });
         let decided = if node.may_wait() || node.limiter().may_delay() {
             // As long as the rules say.
-            node.ask_or_wait(&request, asked.arrived, Duration::MAX).await
+            node.ask_or_wait(&request, asked.arrived, Duration::MAX).instrument(check_within()).await
         } else {
-            node.decide(&request).map(|checked| Waited { checked, waited: Duration::ZERO })
+            let decided = check_within().in_scope(|| node.decide(&request));
+            decided.map(|checked| Waited { checked, waited: Duration::ZERO })
         };
         let wrong = |wrong: ErrorBody| Own::bad_request("invalid_request", wrong.message);
         let Waited { mut checked, waited } = decided.map_err(wrong)?;

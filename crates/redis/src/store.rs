@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span, Tag};
 use tidegate_store::coordinator::{Places, apply_group};
+use tidegate_store::spans;
 use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Spike, Store};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
@@ -330,6 +331,7 @@ impl Places for RedisStore {
     fn submit(&self, place: u16, ops: &[Operation<'_>], deadline: Deadline) -> Self::Pending {
         let fail = |failure| -> Self::Pending {
             let outcomes = ops.iter().map(|_| Outcome::Unavailable(failure)).collect();
+            spans::record(&spans::store("none", ops.len()), &outcomes);
             Box::pin(std::future::ready(outcomes))
         };
         if deadline.at() <= Instant::now() {
@@ -348,8 +350,17 @@ impl Places for RedisStore {
         let owned: SmallVec<[OwnedOp; 1]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
         let (reply, answer) = oneshot::channel();
         let late = Late { shard: Arc::clone(&shard), slot: place, count: ops.len() };
+        let span = spans::store(&shard.name, ops.len());
         shard.submit(Waiting::new(owned, place, deadline.at(), reply));
-        Box::pin(late.wait(answer, deadline.at()))
+        if span.is_disabled() {
+            return Box::pin(late.wait(answer, deadline.at()));
+        }
+        // From when it begins to wait until its outcome is there: the calls themselves carry those of many.
+        Box::pin(async move {
+            let outcomes = late.wait(answer, deadline.at()).await;
+            spans::record(&span, &outcomes);
+            outcomes
+        })
     }
 
     fn waits_for_release(&self) -> bool {

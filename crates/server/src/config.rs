@@ -14,9 +14,11 @@ use tidegate::{Clock, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
 use crate::alerts::{AlertSettings, StoreReporter, Webhook};
+use crate::log_level::LogHandle;
 use crate::membership::Membership;
 use crate::modes::Thresholds;
 use crate::tiers::UserTiers;
+use crate::traces::Traces;
 
 /// From how many requests a second on a key is called hot, unless told otherwise.
 const DEFAULT_HOT_KEY_RATE: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
@@ -93,6 +95,10 @@ pub struct Config {
     pub hot_key_rate: NonZeroU32,
     /// A file in MaxMind's format that knows which country an address is in, to count refusals by. It is read at the start.
     pub geoip: Option<PathBuf>,
+    /// That some requests are traced; none are otherwise.
+    pub traces: Option<Traces>,
+    /// The log, if its level can be changed.
+    pub log: Option<LogHandle>,
     /// Another clock than the machine's, for tests.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -135,6 +141,8 @@ impl Default for Config {
             max_keys: tidegate::store::memory::DEFAULT_MAX_KEYS,
             hot_key_rate: DEFAULT_HOT_KEY_RATE,
             geoip: None,
+            traces: None,
+            log: None,
             clock: None,
         }
     }
@@ -171,6 +179,7 @@ impl fmt::Debug for Config {
             .field("alerts", &self.alerts)
             .field("alert_webhook", &self.alert_webhook)
             .field("tiers", &self.tiers)
+            .field("traces", &self.traces)
             .finish_non_exhaustive()
     }
 }

@@ -75,6 +75,11 @@ impl Proxies {
         Self { trusted, identity: config.identity_headers.clone() }
     }
 
+    /// Whether `peer` is to be believed.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted.trusts(canonical_ip(peer))
+    }
+
     /// Whether a trusted proxy describes another request in this one.
     ///
     /// No web page can make a browser do that: these headers need a permission (CORS) that is never given.

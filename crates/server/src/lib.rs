@@ -45,6 +45,7 @@ mod health;
 mod insight;
 mod listen;
 mod live;
+mod log_level;
 mod membership;
 mod memory;
 mod metrics;
@@ -60,6 +61,7 @@ mod streams;
 mod tiers;
 mod tls;
 mod tokens;
+pub mod traces;
 mod wait;
 mod written_down;
 
@@ -81,10 +83,12 @@ pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, Sh
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use insight::{HotKey, HotKeyEvent};
+pub use log_level::{LogControl, LogHandle, LogLevel};
 pub use membership::Membership;
 pub use modes::Thresholds;
 pub use server::{Addresses, Server};
 pub use tiers::UserTiers;
 pub use tls::TlsError;
 pub use tokens::{NamedToken, Role, Tokens, TokensError};
+pub use traces::{SpanFigures, TraceParent, Tracer, Traces};
 pub use written_down::WrittenDown;

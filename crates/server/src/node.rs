@@ -1,12 +1,13 @@
 //! One Tidegate process: what all listeners share.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use prometheus_client::encoding::DescriptorEncoder;
 use tidegate::{
     Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
@@ -18,6 +19,7 @@ use tidegate_sources::{Aside, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::{Notify, broadcast};
+use tracing::Span;
 
 use crate::access::Access;
 use crate::alerts::{Alerts, Severity};
@@ -27,10 +29,12 @@ use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
 use crate::insight::{HotKeyEvent, Insight};
 use crate::live::{Entry, Kind, Live};
+use crate::log_level::LogHandle;
 use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
 use crate::modes::Peers;
 use crate::reply::Wrong;
+use crate::traces::{self, Tracer, Tracing};
 
 /// What all listeners share.
 pub struct Node {
@@ -65,6 +69,9 @@ pub struct Node {
     pub(crate) pulse: Option<Pulse>,
     /// Tells that other rules are in force.
     rules_changed: Notify,
+    /// Which requests are traced, if any are.
+    pub(crate) traces: Option<Box<Tracing>>,
+    pub(crate) log: Option<LogHandle>,
     /// What a gateway on this node has to show.
     gateway: OnceLock<Arc<dyn Shown>>,
 }
@@ -157,6 +164,8 @@ impl Node {
             book,
             pulse,
             rules_changed: Notify::new(),
+            traces: config.traces.as_ref().map(|traces| Box::new(Tracing::new(traces))),
+            log: config.log.clone(),
             gateway: OnceLock::new(),
         })
     }
@@ -193,6 +202,28 @@ impl Node {
     /// Takes note of what is wrong with what a gateway depends on; nothing: all is well.
     pub fn note_gateway(&self, reasons: Vec<String>) {
         self.note(Concern::Gateway, reasons);
+    }
+
+    /// The span that `make` makes, if a request from `peer` is traced.
+    #[inline]
+    pub(crate) fn trace(&self, peer: IpAddr, headers: &HeaderMap, make: fn() -> Span) -> Option<Span> {
+        self.trace_if(|| self.proxies.trusts(peer), headers, make)
+    }
+
+    /// The same for a request whose headers say something about traces if whoever sent them is `trusted`.
+    #[inline]
+    pub fn trace_if(
+        &self,
+        trusted: impl FnOnce() -> bool,
+        headers: &HeaderMap,
+        make: fn() -> Span,
+    ) -> Option<Span> {
+        self.traces.as_ref().and_then(|traces| traces.begin(trusted(), headers, make))
+    }
+
+    /// Where spans go, if requests are traced.
+    pub fn tracer(&self) -> Option<&dyn Tracer> {
+        self.traces.as_ref().map(|traces| &*traces.tracer)
     }
 
     /// Whether decisions must be waited for, because the counters are not in this process.
@@ -316,6 +347,9 @@ impl Node {
     fn count(&self, decision: &Decision, rules: &RuleSet, took: Duration) {
         self.metrics.decision_seconds.observe(took);
         self.metrics.decisions.count(&self.in_force.load().table, decision, rules);
+        if self.traces.is_some() {
+            traces::note(decision, rules);
+        }
     }
 
     /// What would be decided, which is neither counted nor measured.

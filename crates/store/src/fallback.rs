@@ -32,8 +32,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Group, Operation, Quota, Secret, Tag, Timestamp};
+use tracing::Instrument as _;
 
 use crate::peers::{NodeId, Part, Peers};
+use crate::spans;
 use crate::{Answer, Clock, Deadline, Failure, MemoryStore, Outcome, Outcomes, Shard, Store};
 use known::Known;
 use ledger::{Bill, Ledger};
@@ -181,10 +183,12 @@ impl<S: Store> Fallback<S> {
         let open = self.open(group, &outcomes);
         if !open.is_empty() {
             self.decided.fetch_add(1, Ordering::Relaxed);
+            let span = spans::fallback("local");
             let ours: Group<'_> = open.iter().map(|&at| group[at]).collect();
             let terms: SmallVec<[Terms; 4]> =
                 ours.iter().map(|_| self.terms(self.own_share(), 1, false, true, 1)).collect();
             let said = self.local.decide(&ours, &terms, &self.known, self.clock.now());
+            spans::record(&span, &said);
             open.iter().zip(said).for_each(|(&at, outcome)| outcomes[at] = outcome);
         }
         outcomes
@@ -284,13 +288,19 @@ impl<S: Store> Fallback<S> {
             self.count_decided();
             let careful = open.iter().any(|&at| outcomes[at] == Outcome::Unavailable(Failure::Slow));
             let ours: Group<'r> = open.iter().map(|&at| group[at]).collect();
+            let span = spans::fallback(if self.settings.peers.is_some() { "owner" } else { "local" });
             let said = match &self.settings.peers {
-                Some(peers) => self.ask_owners(peers, &ours, careful, deadline, by).await,
+                Some(peers) => {
+                    let asked = self.ask_owners(peers, &ours, careful, deadline, by);
+                    asked.instrument(span.clone()).await
+                }
                 None => {
                     let parts: SmallVec<[Part; 4]> = ours.iter().map(|_| self.own_share()).collect();
                     self.count_here(&ours, &parts, 1, careful, true, self.era(None))
                 }
             };
+            spans::record(&span, &said);
+            drop(span);
             let refused = |(op, outcome): (&Operation<'_>, &Outcome)| {
                 !op.take.shadow && outcome.verdict().is_some_and(|verdict| !verdict.allowed)
             };

@@ -18,6 +18,7 @@ pub mod memory;
 mod outcome;
 pub mod peers;
 mod shards;
+pub mod spans;
 
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -17,6 +17,7 @@ use tidegate_store::{Action, Deadline, Failure, Outcome};
 use crate::checked::RequestError;
 use crate::limiter::{Backend, Limiter, Memory};
 use crate::shared::Shared;
+use crate::spans;
 
 /// What the store says to each operation, in order.
 type Outcomes = SmallVec<[Outcome; 4]>;
@@ -83,7 +84,10 @@ impl Limiter {
         let now = self.clock.now();
         let rules = self.rules.load();
         let decision = {
+            let matching = spans::matching();
             let demand = rules.demand_descriptors(domain, descriptors, &memory.secret);
+            spans::matched(matching, demand.group.len() + demand.apart.len(), rules.version());
+            let counting = spans::memory(demand.group.len() + demand.apart.len());
             let (mut joint, mut apart) = (Outcomes::new(), Outcomes::new());
             memory.store.apply_each(&demand.group, now, |outcome| joint.push(outcome));
             for op in &demand.apart {
@@ -92,7 +96,9 @@ impl Limiter {
             for rest in rests(&demand.apart, &apart) {
                 memory.store.apply_each(&rest, now, |_| {});
             }
-            answer(&demand, &joint, &apart, now)
+            let decided = answer(&demand, &joint, &apart, now);
+            spans::counted(counting, &decided.decision);
+            decided
         };
         CheckedDescriptors { decision, rules }
     }
@@ -107,9 +113,13 @@ impl Limiter {
         let rules = self.rules.load_full();
         let decision = {
             let secret = shared.secret();
+            let matching = spans::matching();
             let demand = rules.demand_descriptors(domain, descriptors, &shared.hashed_with(secret));
+            spans::matched(matching, demand.group.len() + demand.apart.len(), rules.version());
             let (joint, apart) = ask(shared, &demand, secret, shared.deadline(arrived, 1)).await;
-            answer(&demand, &joint, &apart, self.clock.now())
+            let decided = answer(&demand, &joint, &apart, self.clock.now());
+            spans::failed(&decided.decision);
+            decided
         };
         CheckedDescriptors { decision, rules: Guard::from_inner(rules) }
     }

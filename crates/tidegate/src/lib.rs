@@ -178,6 +178,7 @@ mod held;
 mod layer;
 mod limiter;
 mod shared;
+mod spans;
 mod tiers;
 mod waiting;
 

@@ -14,6 +14,7 @@ use crate::builder::Builder;
 use crate::checked::{Checked, RequestError};
 use crate::held::{self, Holding};
 use crate::shared::{Shared, Terms};
+use crate::spans;
 use crate::tiers::{Asked, Tier, TierCache};
 use crate::waiting::Lines;
 
@@ -160,10 +161,14 @@ impl Limiter {
         let mut decision = Decision::new(None, request.cost, now);
         let mut holding = None;
         {
+            let matching = spans::matching();
             let mut demand = rules.demand(request, &path, &memory.secret, now);
+            spans::matched(matching, demand.rules.len(), rules.version());
             adjust(&mut demand.group);
             decision.tier = demand.tier;
+            let counting = spans::memory(demand.group.len());
             memory.apply(&demand, now, &mut decision);
+            spans::counted(counting, &decision);
             if request.hold.is_some() {
                 // The memory store answers every take with a verdict: only holds can find it full.
                 if decision.verdicts.is_empty() {

@@ -15,6 +15,7 @@ use tidegate_store::{
 use crate::checked::RequestError;
 use crate::held::{Holding, is_hold, take_at_once};
 use crate::limiter::parse_path;
+use crate::spans;
 
 /// Nobody waits longer, whatever was configured; and no point in time is beyond what can be told.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -217,7 +218,9 @@ impl<'r> Question<'r> {
     ) -> Result<(Self, Group<'r>), RequestError> {
         let Terms { rules, now, adjust } = terms;
         let path = parse_path(request)?;
+        let matching = spans::matching();
         let mut demand = rules.demand(request, &path, &secret, now);
+        spans::matched(matching, demand.rules.len(), rules.version());
         adjust(&mut demand.group);
         let group = std::mem::take(&mut demand.group);
         let decision = Decision::new(demand.tier, request.cost, now);
@@ -249,6 +252,7 @@ impl<'r> Question<'r> {
                 }
             }
         }
+        spans::failed(&decision);
         let asked = (&*demand.rules, &**group);
         let holding = Holding::of(hold, decision.allowed, asked, outcomes.iter().copied());
         (decision, holding)

@@ -14,18 +14,18 @@ use tidegate_testkit::Backend;
 use crate::support::{Said, ask, follow, run, tidegate, wait_for};
 
 /// A running gateway; ends with the test.
-struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     /// Everything printed so far, on standard output and on standard error.
     said: [Arc<Mutex<String>>; 2],
-    listen: String,
-    admin: String,
+    pub(crate) listen: String,
+    pub(crate) admin: String,
     curl: String,
 }
 
 impl Gateway {
     /// Starts it on free ports and waits until it says where it is.
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut command = tidegate();
         command.args(["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]).args(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -49,7 +49,7 @@ impl Gateway {
         self.said[0].lock().unwrap().clone()
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.said[1].lock().unwrap().clone()
     }
 

@@ -4,6 +4,7 @@
 
 mod check_grpc;
 mod client;
+mod collector;
 mod config;
 mod drain;
 mod etcd;
@@ -11,6 +12,7 @@ mod examples;
 mod fleet;
 mod gateway;
 mod help;
+mod log_level;
 mod outage;
 mod owner;
 mod partition;
@@ -25,4 +27,5 @@ mod tiers;
 mod together;
 mod token;
 mod top;
+mod traces;
 mod zookeeper;

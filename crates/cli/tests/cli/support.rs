@@ -163,6 +163,14 @@ impl Server {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
+    /// Ends it as an operator would; everything it logged.
+    #[cfg(unix)]
+    pub(crate) fn end(mut self) -> String {
+        self.signal("TERM");
+        assert_eq!(self.wait(), 0, "{}", self.log());
+        self.log()
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(&mut self) -> i32 {
         wait_for("the server to end", || self.child.try_wait().unwrap()).code().unwrap_or(-1)
@@ -201,10 +209,15 @@ pub(crate) fn ask(to: &str, method: &str, path: &str, body: &str) -> (u16, Strin
 
 /// Connects and sends the head of a request.
 pub(crate) fn begin(to: &str, method: &str, path: &str, length: usize) -> TcpStream {
+    begin_with(to, method, path, length, "")
+}
+
+/// The same with more headers, each with its line end.
+pub(crate) fn begin_with(to: &str, method: &str, path: &str, length: usize, more: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\ncontent-length: {length}\r\n{more}\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream

@@ -9,6 +9,7 @@ mod fleet;
 mod health;
 mod index;
 mod insight;
+mod log_level;
 mod page;
 mod rules;
 mod status;
@@ -45,6 +46,7 @@ pub(crate) use events::CONTENT as EVENTS;
 pub(crate) use fleet::FleetBody;
 pub(crate) use health::HealthBody;
 pub(crate) use insight::{HotKeyBody, InsightBody};
+pub(crate) use log_level::LogLevelBody;
 pub(crate) use page::is_asked_for as is_page;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
@@ -95,6 +97,8 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/fleet", "GET", get(fleet::show)),
         ("/v1/insight", "GET", get(insight::show)),
         ("/v1/whoami", "GET", get(whoami::show)),
+        ("/v1/log-level", "GET", get(log_level::show)),
+        ("/v1/log-level", "PUT", put(log_level::put)),
         ("/v1/documents", "GET", get(rules::documents)),
         ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),

@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use serde_json::value::RawValue;
 use tidegate::Checked;
 use tidegate_wire::{CheckBody, ErrorBody};
+use tracing::Span;
 
 use super::check::describe;
 use crate::body;
@@ -18,7 +19,7 @@ pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 pub(crate) const MAX_ITEMS: usize = 1_000;
 
 /// As many decisions as there are items, in their order; items are independent of each other, mistakes included.
-pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> {
+pub(super) async fn answer(node: &Node, body: Incoming, span: Option<Box<Span>>) -> Result<Reply, Wrong> {
     let bytes = body::read(body, MAX_BYTES).await?;
     let items: Vec<&RawValue> = serde_json::from_slice(&bytes).map_err(|error| {
         ErrorBody::new("invalid_request", format!("the body is not a JSON array of requests: {error}"))
@@ -27,6 +28,9 @@ pub(super) async fn answer(node: &Node, body: Incoming) -> Result<Reply, Wrong> 
         let message =
             format!("a batch has at most {MAX_ITEMS} items, this one has {}; split it", items.len());
         return Err(ErrorBody::field("items", message).into());
+    }
+    if let Some(span) = &span {
+        span.record("tidegate.items", items.len());
     }
     let mut answers = Vec::with_capacity(items.len() * 256 + 2);
     answers.push(b'[');

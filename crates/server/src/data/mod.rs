@@ -9,11 +9,13 @@ mod check;
 mod rate_limit;
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
+use tracing::{Instrument as _, Span};
 
 pub(crate) use batch::{MAX_BYTES as MAX_BATCH_BYTES, MAX_ITEMS as MAX_BATCH_ITEMS};
 pub(crate) use check::MAX_BYTES as MAX_CHECK_BYTES;
@@ -22,6 +24,7 @@ use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
 use crate::reply::{self, Reply, Wrong};
+use crate::traces;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +73,23 @@ impl Data {
         request: Request<Incoming>,
     ) -> impl Future<Output = Reply> + Send + 'static {
         let next = self.route(peer, request).unwrap_or_else(|wrong| Next::Reply(wrong.into()));
+        self.finish(next)
+    }
+
+    /// Does what is left to do.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn would keep what it is given twice, and be moved about so"
+    )]
+    fn finish(self: Arc<Self>, next: Next) -> impl Future<Output = Reply> + Send + 'static {
         async move {
             match next {
                 Next::Reply(reply) => reply,
+                Next::Traced(traced) => {
+                    let (span, next) = *traced;
+                    let rest: Pin<Box<dyn Future<Output = Reply> + Send>> = Box::pin(self.finish(next));
+                    rest.instrument(span).await
+                }
                 Next::Check(headers, body) => {
                     check::answer(&self.node, headers, body).await.unwrap_or_else(Reply::from)
                 }
@@ -84,8 +101,8 @@ impl Data {
                 Next::RateLimit(body) => {
                     Box::pin(rate_limit::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
                 }
-                Next::Batch(body) => {
-                    Box::pin(batch::answer(&self.node, body)).await.unwrap_or_else(Reply::from)
+                Next::Batch(body, span) => {
+                    Box::pin(batch::answer(&self.node, body, span)).await.unwrap_or_else(Reply::from)
                 }
             }
         }
@@ -100,13 +117,28 @@ impl Data {
             return Ok(Next::Reply(reply::method_not_allowed(methods)));
         }
         let (parts, body) = request.into_parts();
-        Ok(match endpoint {
+        let span = match endpoint {
+            Endpoint::Check | Endpoint::RateLimit | Endpoint::Authorize => {
+                self.node.trace(peer, &parts.headers, traces::check)
+            }
+            Endpoint::Batch => self.node.trace(peer, &parts.headers, traces::batch),
+            Endpoint::OpenApi => None,
+        };
+        let next = match endpoint {
             Endpoint::Check => Next::Check(parts.headers, body),
-            Endpoint::Batch => Next::Batch(body),
+            // Its items have no spans of their own.
+            Endpoint::Batch => return Ok(Next::Batch(body, span.map(Box::new))),
             Endpoint::RateLimit => Next::RateLimit(body),
             Endpoint::Authorize if self.node.may_wait() => Next::Authorize(Box::new((peer, parts))),
-            Endpoint::Authorize => Next::Reply(authorize::answer(&self.node, peer, &parts)?),
+            Endpoint::Authorize => {
+                let _here = span.as_ref().map(Span::enter);
+                return Ok(Next::Reply(authorize::answer(&self.node, peer, &parts)?));
+            }
             Endpoint::OpenApi => Next::Reply(reply::json(StatusCode::OK, openapi::document())),
+        };
+        Ok(match span {
+            None => next,
+            Some(span) => Next::Traced(Box::new((span, next))),
         })
     }
 
@@ -128,8 +160,10 @@ enum Next {
     Check(HeaderMap, Incoming),
     /// The counters are to be asked about what a proxy describes.
     Authorize(Box<(IpAddr, Parts)>),
-    /// The body of a batch is to be read.
-    Batch(Incoming),
+    /// The body of a batch is to be read, perhaps within a span.
+    Batch(Incoming, Option<Box<Span>>),
     /// What a proxy says about a request is to be read.
     RateLimit(Incoming),
+    /// The same as ever, but somebody wants to see how. In a box, so that all others need not carry a span.
+    Traced(Box<(Span, Next)>),
 }

@@ -11,6 +11,7 @@ use tidegate_wire::ErrorBody;
 use tidegate_wire::grpc::check::{read, respond, respond_after};
 use tidegate_wire::grpc::protobuf::tidegate::v1;
 use tonic::Status;
+use tracing::Span;
 
 use super::unary::{self, GrpcBody};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
@@ -34,7 +35,11 @@ pub(super) async fn check(node: &Node, body: Incoming) -> Result<Response<GrpcBo
 }
 
 /// As many decisions as there are items, in their order; items are independent of each other, mistakes included.
-pub(super) async fn check_batch(node: &Node, body: Incoming) -> Result<Response<GrpcBody>, Status> {
+pub(super) async fn check_batch(
+    node: &Node,
+    body: Incoming,
+    span: Option<Span>,
+) -> Result<Response<GrpcBody>, Status> {
     let message = unary::read(body, MAX_BATCH_BYTES).await?;
     let v1::CheckBatchRequest { requests } =
         v1::CheckBatchRequest::decode(message).map_err(|error| no_message(&error))?;
@@ -42,6 +47,9 @@ pub(super) async fn check_batch(node: &Node, body: Incoming) -> Result<Response<
         let message =
             format!("a batch has at most {MAX_BATCH_ITEMS} items, this one has {}; split it", requests.len());
         return Err(wrong(ErrorBody::field("requests", message)));
+    }
+    if let Some(span) = &span {
+        span.record("tidegate.items", requests.len());
     }
     let bodies: Vec<_> = requests.iter().map(|request| read(request)?.in_batch()).collect();
     let asked: Vec<_> = bodies.iter().flatten().map(CheckBody::request).collect();

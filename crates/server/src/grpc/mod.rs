@@ -10,6 +10,7 @@ mod unary;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,9 +19,11 @@ use hyper::body::Incoming;
 use tonic::Status;
 use tonic::service::Routes;
 use tower::ServiceExt;
+use tracing::{Instrument as _, Span};
 
 use crate::error::StartError;
 use crate::node::Node;
+use crate::traces;
 pub(crate) use health::Reporter;
 use unary::GrpcBody;
 
@@ -70,12 +73,35 @@ impl Grpc {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<GrpcBody>> + Send + 'static {
         let next = self.route(peer, request);
+        self.finish(next)
+    }
+
+    /// Does what is left to do.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn would keep what it is given twice, and be moved about so"
+    )]
+    fn finish(
+        self: Arc<Self>,
+        next: Result<Next, Box<Status>>,
+    ) -> impl Future<Output = Response<GrpcBody>> + Send + 'static {
         async move {
             let answer = match next {
                 Ok(Next::Call(Call::ShouldRateLimit, body)) => rate_limit::answer(&self.node, body).await,
                 Ok(Next::Call(Call::Check, body)) => Box::pin(limiter::check(&self.node, body)).await,
                 Ok(Next::Call(Call::CheckBatch, body)) => {
-                    Box::pin(limiter::check_batch(&self.node, body)).await
+                    Box::pin(limiter::check_batch(&self.node, body, None)).await
+                }
+                Ok(Next::Traced(traced)) => {
+                    let (span, call, body) = *traced;
+                    if call == Call::CheckBatch {
+                        // Its items have no spans of their own.
+                        Box::pin(limiter::check_batch(&self.node, body, Some(span))).await
+                    } else {
+                        let rest: Pin<Box<dyn Future<Output = Response<GrpcBody>> + Send>> =
+                            Box::pin(self.finish(Ok(Next::Call(call, body))));
+                        return rest.instrument(span).await;
+                    }
                 }
                 Ok(Next::Other(request)) => {
                     let answer = Box::pin(self.others.clone().oneshot(*request)).await;
@@ -92,7 +118,15 @@ impl Grpc {
         self.node.access.admit(peer, request.headers()).map_err(|wrong| unary::status(&wrong))?;
         let path = request.uri().path();
         match CALLS.iter().find(|(known, _)| *known == path) {
-            Some((_, call)) => Ok(Next::Call(*call, unary::open(request)?)),
+            Some((_, call)) => {
+                let root = if *call == Call::CheckBatch { traces::batch } else { traces::check };
+                let span = self.node.trace(peer, request.headers(), root);
+                let body = unary::open(request)?;
+                Ok(match span {
+                    None => Next::Call(*call, body),
+                    Some(span) => Next::Traced(Box::new((span, *call, body))),
+                })
+            }
             None => Ok(Next::Other(Box::new(request))),
         }
     }
@@ -102,6 +136,8 @@ impl Grpc {
 enum Next {
     /// The body of a call that we answer is to be read.
     Call(Call, Incoming),
+    /// The same, but somebody wants to see how. In a box, so that all others need not carry a span.
+    Traced(Box<(Span, Call, Incoming)>),
     /// Somebody else answers.
     Other(Box<Request<Incoming>>),
 }

@@ -10,6 +10,7 @@ mod insight;
 mod modes;
 mod store;
 mod tiers;
+mod traces;
 mod waiting;
 
 use std::sync::Arc;
@@ -109,6 +110,7 @@ impl Collector for Scrape {
         if let Some(cluster) = &node.cluster {
             cluster::encode(cluster.fleet().cluster(), &mut encoder)?;
         }
+        node.tracer().map_or(Ok(()), |tracer| traces::encode(tracer, &mut encoder))?;
         if let Some(gateway) = node.gateway() {
             gateway.encode(&mut encoder)?;
         }

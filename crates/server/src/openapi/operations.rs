@@ -1,6 +1,7 @@
 //! What can be asked for, operation by operation.
 
 mod changes;
+mod log_level;
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -313,6 +314,7 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
     ];
     all.extend(rules(schemas));
     all.extend(changes::all(schemas));
+    all.extend(log_level::all(schemas));
     all
 }
 

@@ -16,6 +16,7 @@ mod etcd;
 mod grpc;
 mod insight;
 mod live;
+mod log_level;
 mod metrics;
 mod openapi;
 mod protocol;

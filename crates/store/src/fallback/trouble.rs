@@ -7,6 +7,7 @@ use super::ledger::{self, Bill};
 use super::recovery::{Trip, paid};
 use super::{By, Fallback, is_ours};
 use crate::peers::Part;
+use crate::spans;
 use crate::{Deadline, Failure, Outcome, Outcomes, Store};
 
 /// What to ask the store about a group.
@@ -68,7 +69,10 @@ impl<S: Store> Fallback<S> {
             });
         }
         self.count_decided();
-        Some(self.count_here(group, &parts, 1, careful, true, era))
+        let span = spans::fallback("local");
+        let said = self.count_here(group, &parts, 1, careful, true, era);
+        spans::record(&span, &said);
+        Some(said)
     }
 
     /// Decides groups, some of which may be for the store.

@@ -21,6 +21,7 @@ use tidegate_core::{Delay, Request, Span, Status};
 
 use crate::checked::{Checked, RequestError};
 use crate::limiter::{Limiter, look, take, told};
+use crate::spans;
 use goal::{Counter, Goal};
 pub use lines::Waiting;
 pub(crate) use lines::{DEFAULT_MAX_WAITING, Lines};
@@ -90,6 +91,7 @@ impl Limiter {
         mut refused: Option<Checked>,
     ) -> Result<Waited, RequestError> {
         let mut visit = Visit::new(&self.lines, patience);
+        let mut span = None;
         let tier = self.find_own_tier(request, arrived).await;
         let request = &told(request, tier.as_deref());
         loop {
@@ -113,6 +115,8 @@ impl Limiter {
                 return Ok(visit.end(checked));
             };
             drop(checked);
+            // One span from here to the end, however often it has to ask again.
+            span.get_or_insert_with(spans::wait);
             visit.wait(duration(turn), left, changed).await;
             arrived = Instant::now();
         }

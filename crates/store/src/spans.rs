@@ -1,0 +1,67 @@
+//! Spans of what a decision goes through, for those who trace.
+//!
+//! All are of one target, [`TARGET`], by which whoever collects spans tells them from the log. Where nobody does, making one is
+//! to look at one number. They carry no identity: who is counted is nobody's business but the store's.
+
+use tracing::field::Empty;
+use tracing::{Span, debug_span};
+
+use crate::{Outcome, Outcomes};
+
+/// What spans within a decision are called by in filters.
+pub const TARGET: &str = "tidegate::span";
+
+/// A group on its way to where its counters are, which is called `shard`, until its outcome is there.
+#[inline]
+pub fn store(shard: &str, operations: usize) -> Span {
+    debug_span!(
+        target: TARGET,
+        "store",
+        otel.kind = "client",
+        tidegate.shard = shard,
+        tidegate.operations = operations,
+        tidegate.outcome = Empty,
+        tidegate.failure = Empty,
+    )
+}
+
+/// Another node being asked for something.
+#[inline]
+pub fn peer(node: u64, asked: &'static str) -> Span {
+    debug_span!(
+        target: TARGET,
+        "peer",
+        otel.kind = "client",
+        tidegate.node = format_args!("{node:016x}"),
+        tidegate.asked = asked,
+        tidegate.outcome = Empty,
+        tidegate.failure = Empty,
+    )
+}
+
+/// A decision without the store, and how: `local`, `owner`, `open` or `deny`.
+#[inline]
+pub fn fallback(how: &'static str) -> Span {
+    debug_span!(target: TARGET, "fallback", tidegate.how = how, tidegate.outcome = Empty, tidegate.failure = Empty)
+}
+
+/// Says in `span` what became of its group.
+pub fn record(span: &Span, outcomes: &Outcomes) {
+    if span.is_disabled() {
+        return;
+    }
+    let failure = outcomes.iter().find_map(|outcome| match outcome {
+        Outcome::Unavailable(failure) => Some(("unavailable", *failure)),
+        Outcome::Unknown(failure) => Some(("unknown", *failure)),
+        _ => None,
+    });
+    let refuses = |outcome: &Outcome| outcome.verdict().is_some_and(|verdict| !verdict.allowed);
+    match failure {
+        Some((outcome, failure)) => {
+            span.record("tidegate.outcome", outcome);
+            span.record("tidegate.failure", failure.name());
+        }
+        None if outcomes.iter().any(refuses) => drop(span.record("tidegate.outcome", "refused")),
+        None => drop(span.record("tidegate.outcome", "allowed")),
+    }
+}
