@@ -13,7 +13,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 19] = [
+const NEEDED: [Needed; 21] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -44,6 +44,9 @@ const NEEDED: [Needed; 19] = [
     Needed { program: "caddy", package: "caddy" },
     // Checks metrics and the rules for alerts (deploy/prometheus).
     Needed { program: "promtool", package: "prometheus" },
+    // Opens pages as people do, and what tests drive it by.
+    Needed { program: "chromium", package: "chromium" },
+    Needed { program: "chromedriver", package: "chromium-driver" },
     // Load over HTTP/2, as proxies and gRPC clients send it.
     Needed { program: "h2load", package: "nghttp2-client" },
     // Brings the servers that are not packaged for the system.

@@ -15,6 +15,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot have its server has failed")]
 
 mod backend;
+mod browser;
 mod cluster;
 mod etcd;
 mod network;
@@ -34,6 +35,7 @@ pub mod wait;
 mod zookeeper;
 
 pub use crate::backend::Backend;
+pub use crate::browser::{Browser, ConsoleMessage};
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
 pub use crate::etcd::Etcd;
 pub use crate::network::{Inside, Namespace, Network, Wire};

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod backend;
+mod browser;
 mod etcd_server;
 mod groups;
 mod postgres_server;
