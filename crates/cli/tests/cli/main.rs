@@ -14,6 +14,7 @@ mod help;
 mod outage;
 mod owner;
 mod partition;
+mod prometheus;
 mod reload;
 mod rules;
 mod rules_change;

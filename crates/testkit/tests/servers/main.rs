@@ -8,6 +8,7 @@ mod etcd_server;
 mod groups;
 mod postgres_server;
 mod process;
+mod prometheus_server;
 mod proxy;
 mod redis_server;
 
