@@ -10,6 +10,7 @@ mod etcd;
 mod examples;
 mod fleet;
 mod gateway;
+mod geoip;
 mod help;
 mod outage;
 mod owner;
