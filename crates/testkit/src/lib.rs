@@ -15,6 +15,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test that cannot have its server has failed")]
 
 mod backend;
+mod browser;
 mod cluster;
 mod etcd;
 mod network;
@@ -23,6 +24,8 @@ mod ports;
 mod postgres;
 mod process;
 mod program;
+mod prometheus;
+mod promtool;
 mod proxy;
 mod redis;
 mod reverse_proxy;
@@ -34,6 +37,7 @@ pub mod wait;
 mod zookeeper;
 
 pub use crate::backend::Backend;
+pub use crate::browser::{Browser, ConsoleMessage};
 pub use crate::cluster::{Cluster, ClusterOptions, Migration};
 pub use crate::etcd::Etcd;
 pub use crate::network::{Inside, Namespace, Network, Wire};
@@ -41,7 +45,9 @@ pub use crate::pieces::{Feeder, Pieces};
 pub use crate::ports::Port;
 pub use crate::postgres::Postgres;
 pub use crate::process::{Launch, Process, Signal};
-pub use crate::program::{Program, find_program};
+pub use crate::program::{Program, find_program, from_npm};
+pub use crate::prometheus::{Prometheus, Sample, Target};
+pub use crate::promtool::check_metrics;
 pub use crate::proxy::Proxy;
 pub use crate::redis::{Redis, RedisOptions};
 pub use crate::reverse_proxy::{Place, ReverseProxy};

@@ -56,6 +56,18 @@ pub(crate) fn from_wheel(file: &str) -> PathBuf {
     place
 }
 
+/// Finds a file of an npm package that xtask unpacked (xtask/src/npm.rs has the versions).
+///
+/// # Panics
+/// If it is not there: the message says what brings it.
+#[must_use]
+pub fn from_npm(package: &str, version: &str, file: &str) -> PathBuf {
+    let folder = format!("npm/{}-{version}", package.trim_start_matches('@').replace('/', "-"));
+    let place = target_folder().join("testkit").join(folder).join("package").join(file);
+    assert!(place.is_file(), "{} is not there; `cargo xtask test` installs it", place.display());
+    place
+}
+
 /// Where cargo builds to, and xtask installs to.
 fn target_folder() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

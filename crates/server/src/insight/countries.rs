@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use maxminddb::{Reader, path};
+use maxminddb::{PathElement, Reader, path};
 
 /// A file that knows countries. It is read once.
 pub(crate) struct Countries(Reader<Vec<u8>>);
@@ -20,7 +20,9 @@ impl Countries {
     /// The code of the country that an address is in, such as `SE`.
     pub(crate) fn of(&self, ip: IpAddr) -> Option<&str> {
         let found = self.0.lookup(ip.to_canonical()).ok()?;
-        found.decode_path(&path!["country", "iso_code"]).ok()?
+        let code = |path: &[PathElement<'_>]| found.decode_path(path).ok().flatten();
+        // Where MaxMind's own files have it, and where flat ones do.
+        code(&path!["country", "iso_code"]).or_else(|| code(&path!["country_code"]))
     }
 }
 
@@ -41,6 +43,11 @@ pub(crate) mod tests {
 
     /// A file that knows where 203.0.113.0/24 is, and nothing else.
     pub(crate) fn file(code: &str) -> Vec<u8> {
+        file_with(&[&[0xe1][..], &text("country"), &[0xe1], &text("iso_code"), &text(code)].concat())
+    }
+
+    /// The same with another record.
+    fn file_with(record: &[u8]) -> Vec<u8> {
         let (network, nodes) = (u32::from_be_bytes([203, 0, 113, 0]), 24u32);
         let mut file = Vec::new();
         for node in 0..nodes {
@@ -51,7 +58,7 @@ pub(crate) mod tests {
             records.iter().for_each(|record| file.extend_from_slice(&record.to_be_bytes()[1..]));
         }
         file.extend([0; 16]);
-        file.extend([&[0xe1][..], &text("country"), &[0xe1], &text("iso_code"), &text(code)].concat());
+        file.extend(record);
         file.extend(b"\xab\xcd\xefMaxMind.com");
         let number = |name: &str, value: u8| [&text(name)[..], &[0xa1, value]].concat();
         file.push(0xe0 | 9);
@@ -78,6 +85,22 @@ pub(crate) mod tests {
         assert_eq!(of("::ffff:203.0.113.7"), Some("SE"));
         assert_eq!(of("203.0.114.7"), None);
         assert_eq!(of("2001:db8::1"), None, "it knows IPv4 only");
+    }
+
+    #[test]
+    fn flat_records_are_read_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("countries.mmdb");
+        let of = |record: &[u8]| {
+            std::fs::write(&at, file_with(record)).unwrap();
+            Countries::open(&at).unwrap().of("203.0.113.7".parse().unwrap()).map(str::to_owned)
+        };
+        let flat = [&[0xe1][..], &text("country_code"), &text("SE")].concat();
+        assert_eq!(of(&flat).as_deref(), Some("SE"));
+        let neither = [&[0xe1][..], &text("city"), &text("Kiruna")].concat();
+        assert_eq!(of(&neither), None);
+        let no_text = [&[0xe1][..], &text("country_code"), &[0xa1, 7]].concat();
+        assert_eq!(of(&no_text), None);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod backend;
+mod browser;
 mod etcd_server;
 mod groups;
 mod postgres_server;
 mod process;
+mod prometheus_server;
 mod proxy;
 mod redis_server;
 
