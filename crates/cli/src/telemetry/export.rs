@@ -181,3 +181,67 @@ async fn gather(
     }
     (batch, flushed)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use opentelemetry::trace::{Tracer as _, TracerProvider as _};
+    use opentelemetry_sdk::error::OTelSdkError;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+
+    use super::*;
+
+    /// A collector that never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl SpanExporter for Silent {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            std::future::pending().await
+        }
+    }
+
+    /// One that is away at times.
+    #[derive(Debug)]
+    struct Moody(Arc<AtomicBool>);
+
+    impl SpanExporter for Moody {
+        async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+            assert!(batch.len() <= BATCH, "{}", batch.len());
+            if self.0.load(Ordering::Relaxed) {
+                Ok(())
+            } else {
+                Err(OTelSdkError::InternalFailure("away".to_owned()))
+            }
+        }
+    }
+
+    fn end_spans(queue: &Queue, count: usize) {
+        let provider = SdkTracerProvider::builder().with_span_processor(queue.clone()).build();
+        let tracer = provider.tracer("test");
+        (0..count).for_each(|_| drop(tracer.start("span")));
+    }
+
+    #[tokio::test]
+    async fn what_there_is_no_room_for_is_dropped_and_counted_and_nobody_waits() {
+        let queue = Queue::start(Silent);
+        end_spans(&queue, ROOM + 7);
+        assert_eq!(queue.counts.figures(), SpanFigures { dropped: 7, ..SpanFigures::default() });
+        queue.flush(Duration::from_millis(1)).await;
+        assert_eq!(queue.counts.figures().exported, 0);
+    }
+
+    #[tokio::test]
+    async fn each_span_is_counted_once() {
+        let there = Arc::new(AtomicBool::new(false));
+        let queue = Queue::start(Moody(Arc::clone(&there)));
+        end_spans(&queue, 2 * BATCH + 1);
+        queue.flush(Duration::from_secs(20)).await;
+        there.store(true, Ordering::Relaxed);
+        end_spans(&queue, 3);
+        queue.flush(Duration::from_secs(20)).await;
+        let failed = 2 * BATCH as u64 + 1;
+        assert_eq!(queue.counts.figures(), SpanFigures { exported: 3, failed, dropped: 0 });
+    }
+}

@@ -8,6 +8,7 @@ use tidegate_server::{Config, Membership, RulesFeed};
 use tidegate_sources::{FileArchive, FileSource, RuleBook};
 
 use crate::client::{Ask, Running, config, send, start_with};
+use crate::log_level;
 
 const RULES: &str = "
 rules:
@@ -22,7 +23,8 @@ async fn everything_described_is_answered() {
     std::fs::write(folder.path().join("more.yaml"), RULES.replace("each", "other")).unwrap();
     let book = RuleBook::new(Arc::new(FileArchive::new(folder.path())));
     let feed = RulesFeed::watch(FileSource::new(folder.path())).with_book(book);
-    let server = start_with(Config { cluster: Some(among_others().await), ..config() }, feed).await;
+    let config = Config { cluster: Some(among_others().await), log: Some(log_level::any()), ..config() };
+    let server = start_with(config, feed).await;
     let described = server.admin("/openapi.json").await.json();
     let other = send(server.addresses.http, Ask::get("/openapi.json")).await.json();
     assert_eq!(described, other, "both listeners describe all");
@@ -98,6 +100,7 @@ fn body(path: &str) -> &'static str {
         "/v1/check/batch" => r#"[{"resource":"/"},{}]"#,
         "/json" => r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]}"#,
         "/v1/rules/validate" => RULES,
+        "/v1/log-level" => r#"{"level":"warn"}"#,
         _ => "",
     }
 }
