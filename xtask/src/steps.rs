@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::dashboard;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 10] = [
+const BENCHES: [(&str, &str); 12] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
@@ -17,6 +17,9 @@ const BENCHES: [(&str, &str); 10] = [
     ("failure", "tidegate-server"),
     ("redis", "tidegate-redis"),
     ("calls", "tidegate-cluster"),
+    // What watching costs each decision, and what watchers cost a node.
+    ("observe", "tidegate-server"),
+    ("observe", "tidegate-cli"),
     ("gateway", "tidegate-cli"),
     ("simulate", "tidegate-cli"),
 ];
@@ -39,7 +42,7 @@ pub(crate) fn test() -> Result<(), String> {
         println!("\n== {name}");
         ended = ended.and(count.run(cargo().args(["test", "--workspace", "--no-fail-fast"]).args(targets)));
     }
-    ended = ended.and(dashboard_tests(&mut count));
+    ended = both(ended, dashboard_tests(&mut count));
     println!("\n{count}");
     ended
 }
@@ -53,7 +56,15 @@ fn dashboard_tests(count: &mut Count) -> Result<(), String> {
     println!("\n== dashboard scripts");
     let tested = dashboard::script_tests(&folder).and_then(|mut tests| count.run(&mut tests));
     println!("\n== dashboard files from elsewhere");
-    tested.and(dashboard::check_vendored(&folder))
+    both(tested, dashboard::check_vendored(&folder))
+}
+
+/// What went wrong in either.
+fn both(one: Result<(), String>, other: Result<(), String>) -> Result<(), String> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
+        (one, other) => one.and(other),
+    }
 }
 
 /// The dashboard's tests alone.

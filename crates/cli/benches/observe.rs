@@ -1,0 +1,202 @@
+//! What do twenty open dashboards cost a node?
+//!
+//! The real binary, with and without twenty readers of `/v1/events`, in turns: without traffic and with 5,000 decisions a second.
+//! What counts is the processor time of the process, as a share of one core; the median of the differences is what they cost.
+//!
+//! `TIDEGATE_BENCH_SHORT=1` only shows that it runs.
+
+#![allow(missing_docs, clippy::cast_precision_loss, reason = "a benchmark")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tidegate_testkit::{Launch, Process, wait};
+
+const WATCHERS: usize = 20;
+const RATE: u32 = 5_000;
+/// Each sends its part of them, one after the other.
+const CLIENTS: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
+const BODY: &str =
+    r#"{"tenant":"acme","user":"alice","resource":"/orders/7","method":"GET","ip":"203.0.113.7"}"#;
+
+const RULES: &str = "
+rules:
+  - {rule_id: per_user, identifier_type: user_id, limit: 1000000000, window: 1h}
+  - {rule_id: per_address, identifier_type: ip_address, limit: 1000, window: 1s}
+";
+
+fn main() {
+    let short = std::env::var_os("TIDEGATE_BENCH_SHORT").is_some();
+    let (rounds, span) = if short { (1, Duration::from_secs(2)) } else { (3, Duration::from_secs(20)) };
+    let folder = TempDir::new().expect("a folder");
+    let (process, http, admin) = serve(&folder);
+    println!("{WATCHERS} readers of /v1/events, median of {rounds} rounds of {span:?}; shares of one core\n");
+    println!("| decisions/s | alone | watched | the readers cost |");
+    println!("|---|---|---|---|");
+    for rate in [0, RATE] {
+        let load = Load::start(http, rate);
+        let mut figures = Vec::new();
+        for _ in 0..rounds {
+            let alone = share(&process, span);
+            let watchers: Vec<Watcher> = (0..WATCHERS).map(|_| Watcher::open(admin)).collect();
+            // What each is sent at once is no part of what it costs to stay.
+            wait::until("all are told", PATIENCE, || watchers.iter().all(|it| it.ticks() > 1).then_some(()));
+            figures.push((alone, share(&process, span)));
+            drop(watchers);
+        }
+        let reached = load.stop();
+        let percent = |of: fn(&(f64, f64)) -> f64| 100.0 * median(figures.iter().map(of));
+        println!(
+            "| {reached:.0} | {:.2} % | {:.2} % | {:.2} % |",
+            percent(|it| it.0),
+            percent(|it| it.1),
+            percent(|it| it.1 - it.0)
+        );
+    }
+}
+
+/// Starts the binary and waits until it says where it is.
+fn serve(folder: &TempDir) -> (Process, SocketAddr, SocketAddr) {
+    let rules = folder.path().join("rules.yaml");
+    fs::write(&rules, RULES).expect("a file");
+    let anywhere = "127.0.0.1:0";
+    let process = Launch::new(env!("CARGO_BIN_EXE_tidegate"), folder.path().join("log"))
+        .args(["serve", "--http", anywhere, "--grpc", anywhere, "--admin", anywhere, "--log", "json"])
+        .args(["--rules".as_ref(), rules.as_os_str()])
+        .start();
+    let place = |log: &str, name: &str| {
+        let (_, rest) = log.split_once(&format!("\"{name}\":\""))?;
+        rest.split('"').next()?.parse::<SocketAddr>().ok()
+    };
+    let (http, admin) = wait::until("it says where it is", PATIENCE, || {
+        let log = process.log();
+        Some((place(&log, "http")?, place(&log, "admin")?))
+    });
+    (process, http, admin)
+}
+
+/// How much of a core the process uses, from now on for a while.
+fn share(process: &Process, span: Duration) -> f64 {
+    let (start, before) = (Instant::now(), busy(process.pid()));
+    thread::sleep(span);
+    (busy(process.pid()) - before) / start.elapsed().as_secs_f64()
+}
+
+/// Processor time that all threads of a process have had, in seconds.
+fn busy(pid: u32) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let accounts = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        accounts.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanoseconds.sum::<f64>() / 1e9
+}
+
+/// Somebody who looks on.
+struct Watcher {
+    stream: TcpStream,
+    ticks: Arc<AtomicU64>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn open(admin: SocketAddr) -> Self {
+        let mut stream = TcpStream::connect(admin).expect("the admin listener");
+        let head = format!("GET /v1/events HTTP/1.1\r\nhost: {admin}\r\naccept: text/event-stream\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("a request");
+        let mut lines = BufReader::new(stream.try_clone().expect("a stream")).lines().map_while(Result::ok);
+        let status = lines.next().unwrap_or_default();
+        assert!(status.starts_with("HTTP/1.1 200"), "/v1/events cannot be read here: {status}");
+        let ticks = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&ticks);
+        let reading = thread::spawn(move || {
+            for _ in lines.filter(|line| line == "event: tick") {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Self { stream, ticks, reading: Some(reading) }
+    }
+
+    fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stream.shutdown(Shutdown::Both).ok();
+        self.reading.take().map(JoinHandle::join);
+    }
+}
+
+/// Requests at a steady rate.
+struct Load {
+    stop: Arc<AtomicBool>,
+    begun: Instant,
+    clients: Vec<JoinHandle<u32>>,
+}
+
+impl Load {
+    fn start(http: SocketAddr, rate: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = |_| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || send(http, rate / CLIENTS, &stop))
+        };
+        let clients = (0..CLIENTS).filter(|_| rate > 0).map(client).collect();
+        Self { stop, begun: Instant::now(), clients }
+    }
+
+    /// Ends it, and says how many were decided a second.
+    fn stop(self) -> f64 {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent: u32 = self.clients.into_iter().map(|client| client.join().expect("a client")).sum();
+        f64::from(sent) / self.begun.elapsed().as_secs_f64()
+    }
+}
+
+/// Asks for decisions, each when it is due, and says how many there were.
+fn send(http: SocketAddr, rate: u32, stop: &AtomicBool) -> u32 {
+    let stream = TcpStream::connect(http).expect("a connection");
+    stream.set_nodelay(true).expect("a socket");
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: {http}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let (mut to, mut from) = (stream.try_clone().expect("a stream"), BufReader::new(stream));
+    let (begun, mut sent) = (Instant::now(), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let due = begun + Duration::from_secs(1) * sent / rate;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        to.write_all(request.as_bytes()).expect("a request");
+        skip_answer(&mut from);
+        sent += 1;
+    }
+    sent
+}
+
+/// Reads an answer to its end.
+fn skip_answer(from: &mut BufReader<TcpStream>) {
+    let (mut line, mut length) = (String::new(), 0);
+    while line != "\r\n" {
+        line.clear();
+        assert!(from.read_line(&mut line).is_ok_and(|read| read > 0), "the server hangs up");
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    from.read_exact(&mut vec![0; length]).expect("a body");
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
