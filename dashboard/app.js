@@ -8,6 +8,7 @@ import { nothingYet, startLive } from './live.js';
 import { Overview } from './overview.js';
 import { Guard, Name } from './parts.js';
 import { Rules } from './rules.js';
+import { RunbookPage, runbookIn } from './runbook.js';
 import { Theme, useThemeChoice } from './theme.js';
 import { TokenForm } from './token.js';
 
@@ -15,9 +16,10 @@ const VIEWS = [['#/', 'Overview', 'overview'], ['#/rules', 'Rules', 'rules'], ['
 const view = () => VIEWS.find(([hash]) => hash !== '#/' && location.hash.startsWith(hash)) ?? VIEWS[0];
 
 function useView() {
-  const [now, set] = useState(view);
+  const [now, set] = useState(() => [...view()]);
   useEffect(() => {
-    const follow = () => set(view());
+    // Another array each time, since there is more after `#` than the view.
+    const follow = () => set([...view()]);
     addEventListener('hashchange', follow);
     return () => removeEventListener('hashchange', follow);
   }, []);
@@ -101,6 +103,8 @@ function App() {
   const [, , id] = here;
   const body = () => {
     if (denied) return html`<${TokenForm} again=${token.get() !== ''} onToken=${enter} />`;
+    const runbook = runbookIn(location.hash);
+    if (runbook !== null) return html`<${RunbookPage} key=${runbook} api=${api} name=${runbook} />`;
     if (id === 'fleet') return html`<${Fleet} api=${api} />`;
     if (!live.state) return html`<${Waiting} live=${live} />`;
     if (id === 'rules') return html`<${Rules} api=${api} state=${live.state} byRule=${live.state.by_rule ?? []} role=${who?.role ?? 'read'} />`;

@@ -53,8 +53,10 @@ export function Breaker({ state }) {
   return html`<${Pill} level=${level} icon=${icon} value=${state}>${word}<//>`;
 }
 
-/** A link out, if it is one that may be followed. */
+/** A link to a runbook: where operators keep theirs, if that is a whole address, or else to the one that comes with the node. */
 export function Runbook({ href }) {
+  const own = /^[^:]*#([a-z_]+)$/.exec(href ?? '');
+  if (own) return html`<a class="runbook" href=${`#/runbook/${own[1]}`}>Runbook</a>`;
   const link = safeLink(href);
   return link && html`<a class="runbook" href=${link} target="_blank" rel="noopener noreferrer">Runbook</a>`;
 }

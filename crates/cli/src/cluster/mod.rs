@@ -19,7 +19,7 @@ pub(crate) enum ClusterCommand {
 const MEMBERS_EXAMPLES: &str = "\
 Examples:
   tidegate cluster members
-  tidegate cluster members --admin http://10.0.0.7:8082 --token-file reader.token
+  TIDEGATE_TOKEN=$(cat reader.token) tidegate cluster members --admin http://10.0.0.7:8082
   tidegate cluster members --json | jq '.members[] | select(.state != \"alive\")'";
 
 /// Finds it out.

@@ -21,6 +21,7 @@ const PAGE: &str = "index.html";
 
 /// All files, by name.
 const FILES: &[(&str, &[u8])] = &[
+    (RUNBOOKS, include_bytes!("../../../../docs/operations/runbooks.md")),
     (PAGE, include_bytes!("../../../../dashboard/index.html")),
     ("api.js", include_bytes!("../../../../dashboard/api.js")),
     ("app.css", include_bytes!("../../../../dashboard/app.css")),
@@ -37,6 +38,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("journal.js", include_bytes!("../../../../dashboard/journal.js")),
     ("latency.js", include_bytes!("../../../../dashboard/latency.js")),
     ("live.js", include_bytes!("../../../../dashboard/live.js")),
+    ("markdown.js", include_bytes!("../../../../dashboard/markdown.js")),
     ("overview.js", include_bytes!("../../../../dashboard/overview.js")),
     ("panels.css", include_bytes!("../../../../dashboard/panels.css")),
     ("parts.js", include_bytes!("../../../../dashboard/parts.js")),
@@ -55,6 +57,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("rules-words.js", include_bytes!("../../../../dashboard/rules-words.js")),
     ("rules.css", include_bytes!("../../../../dashboard/rules.css")),
     ("rules.js", include_bytes!("../../../../dashboard/rules.js")),
+    ("runbook.js", include_bytes!("../../../../dashboard/runbook.js")),
     ("sse.js", include_bytes!("../../../../dashboard/sse.js")),
     ("store.js", include_bytes!("../../../../dashboard/store.js")),
     ("theme.js", include_bytes!("../../../../dashboard/theme.js")),
@@ -63,6 +66,9 @@ const FILES: &[(&str, &[u8])] = &[
     ("vendor-uplot.css", include_bytes!("../../../../dashboard/vendor-uplot.css")),
     ("vendor-uplot.js", include_bytes!("../../../../dashboard/vendor-uplot.js")),
 ];
+
+/// What to do about alerts, which the page shows.
+const RUNBOOKS: &str = "runbooks.md";
 
 /// Where all files but the page are.
 const FOLDER: &str = "/dashboard/";
@@ -152,7 +158,7 @@ fn content_type(name: &str) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
         Some("json") => "application/json",
-        Some("txt") => "text/plain; charset=utf-8",
+        Some("md") => "text/markdown; charset=utf-8",
         _ => "application/octet-stream",
     }
 }
@@ -175,7 +181,7 @@ mod tests {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap());
         let there: BTreeSet<String> = names.filter(|name| !NOT_SERVED.contains(&&**name)).collect();
-        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| *name).filter(|name| *name != RUNBOOKS).map(str::to_owned).collect();
         assert_eq!(there, served, "the files in dashboard/ and those in FILES");
         let known = FILES.iter().all(|(name, _)| content_type(name) != "application/octet-stream");
         assert!(known, "a kind of file that has no content type yet");
