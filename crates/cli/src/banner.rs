@@ -25,7 +25,7 @@ pub(crate) fn write(
     let lines = [
         ("http", format!("http://{}", at.http), "/v1/check, /v1/check/batch, /v1/authorize, /json"),
         ("grpc", at.grpc.to_string(), "Envoy's rate limit service, tidegate.v1, health, reflection"),
-        ("admin", format!("http://{}", at.admin), "/health, /metrics, /v1/rules, /v1/explain"),
+        ("admin", format!("http://{}", at.admin), "the dashboard, /health, /metrics, /v1/rules"),
     ];
     let width = lines.iter().map(|(_, place, _)| place.len()).max().unwrap_or_default();
     for (name, place, what) in lines {

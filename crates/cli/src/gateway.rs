@@ -62,7 +62,7 @@ fn write(
     writeln!(out, "{STRONG}Tidegate {}{STRONG:#}", env!("CARGO_PKG_VERSION"))?;
     let lines = [
         ("listen", url(at, settings), describe(routes)),
-        ("admin", format!("http://{}", at.admin), "/health, /metrics, /v1/rules, /v1/explain".to_owned()),
+        ("admin", format!("http://{}", at.admin), "the dashboard, /health, /metrics, /v1/rules".to_owned()),
     ];
     let width = lines.iter().map(|(_, place, _)| place.len()).max().unwrap_or_default();
     for (name, place, what) in lines {
