@@ -238,16 +238,22 @@ impl Node {
 
     /// Decides `request` without waiting and counts that it did.
     pub fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
-        let start = Instant::now();
-        let checked = self.limiter.try_check(request).map_err(refused)?;
-        self.take_note(request, &checked, start.elapsed());
-        Ok(checked)
+        let timed = self.metrics.decision_seconds.begin();
+        match self.limiter.try_check(request) {
+            Ok(checked) => {
+                self.metrics.decision_seconds.end(timed, checked.at);
+                self.take_note(request, &checked);
+                Ok(checked)
+            }
+            Err(error) => Err(refused(error)),
+        }
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
     pub async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
-        self.take_note(request, &checked, arrived.elapsed());
+        self.took(arrived.elapsed());
+        self.take_note(request, &checked);
         Ok(checked)
     }
 
@@ -261,7 +267,8 @@ impl Node {
     ) -> Result<Waited, ErrorBody> {
         let waited = self.limiter.check_or_wait(request, arrived, patience).await.map_err(refused)?;
         let took = arrived.elapsed().saturating_sub(waited.waited);
-        self.take_note(request, &waited.checked, took);
+        self.took(took);
+        self.take_note(request, &waited.checked);
         Ok(waited)
     }
 
@@ -272,7 +279,8 @@ impl Node {
         let took = start.elapsed();
         let each = requests.iter().zip(decided).map(|(request, checked)| {
             let checked = checked.map_err(refused)?;
-            self.take_note(request, &checked, took);
+            self.took(took);
+            self.take_note(request, &checked);
             Ok(checked)
         });
         each.collect()
@@ -285,9 +293,10 @@ impl Node {
         descriptors: &[Descriptor<'_>],
     ) -> Result<CheckedDescriptors, Wrong> {
         self.admit_credits(descriptors)?;
-        let start = Instant::now();
+        let timed = self.metrics.decision_seconds.begin();
         let checked = self.limiter.try_check_descriptors(domain, descriptors).map_err(refused)?;
-        self.count_descriptors(&checked, descriptors, start.elapsed());
+        self.metrics.decision_seconds.end(timed, checked.decision.at);
+        self.count_descriptors(&checked, descriptors);
         Ok(checked)
     }
 
@@ -300,7 +309,8 @@ impl Node {
     ) -> Result<CheckedDescriptors, Wrong> {
         self.admit_credits(descriptors)?;
         let checked = self.limiter.check_descriptors(domain, descriptors, arrived).await;
-        self.count_descriptors(&checked, descriptors, arrived.elapsed());
+        self.took(arrived.elapsed());
+        self.count_descriptors(&checked, descriptors);
         Ok(checked)
     }
 
@@ -328,24 +338,22 @@ impl Node {
         self.rls_extras.metadata
     }
 
-    fn count_descriptors(
-        &self,
-        checked: &CheckedDescriptors,
-        descriptors: &[Descriptor<'_>],
-        took: Duration,
-    ) {
-        self.count(&checked.decision, checked.rules(), took);
+    fn count_descriptors(&self, checked: &CheckedDescriptors, descriptors: &[Descriptor<'_>]) {
+        self.count(&checked.decision, checked.rules());
         self.insight.see_descriptors(&checked.decision, checked.rules());
         self.metrics.descriptors.count(&checked.said, descriptors, checked.rules());
     }
 
-    fn take_note(&self, request: &Request<'_>, checked: &Checked, took: Duration) {
-        self.count(checked, checked.rules(), took);
+    fn took(&self, took: Duration) {
+        self.metrics.decision_seconds.histogram.observe(took);
+    }
+
+    fn take_note(&self, request: &Request<'_>, checked: &Checked) {
+        self.count(checked, checked.rules());
         self.insight.see(request, checked, checked.rules());
     }
 
-    fn count(&self, decision: &Decision, rules: &RuleSet, took: Duration) {
-        self.metrics.decision_seconds.observe(took);
+    fn count(&self, decision: &Decision, rules: &RuleSet) {
         self.metrics.decisions.count(&self.in_force.load().table, decision, rules);
         if self.traces.is_some() {
             traces::note(decision, rules);

@@ -48,7 +48,7 @@ static SLOW: [u64; BOUNDS] = [
 const BOUNDS: usize = 16;
 
 /// Enough that the threads of a server seldom share one.
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 /// A histogram without a lock: every thread counts in a part of its own, and reading adds them up.
 #[derive(Debug)]
@@ -91,11 +91,16 @@ impl Histogram {
 
     /// Counts something that took this long.
     pub fn observe(&self, duration: Duration) {
+        self.observe_many(duration, 1);
+    }
+
+    /// Counts so many things that took this long each.
+    pub fn observe_many(&self, duration: Duration, many: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = self.bounds.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS);
         let shard = &self.shards[thread_number() % SHARDS];
-        shard.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        shard.sum.fetch_add(nanos, Ordering::Relaxed);
+        shard.counts[bucket].fetch_add(many, Ordering::Relaxed);
+        shard.sum.fetch_add(nanos.saturating_mul(many), Ordering::Relaxed);
     }
 
     /// What was counted so far.
@@ -117,7 +122,7 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 /// A number of this thread's own, counted up from 0.
-fn thread_number() -> usize {
+pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
     NUMBER.with(|number| {

@@ -19,6 +19,7 @@ mod outcome;
 pub mod peers;
 mod shards;
 pub mod spans;
+mod timing;
 
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -29,6 +30,7 @@ pub use memory::MemoryStore;
 pub use outcome::{Deadline, Failure, Outcome, Outcomes};
 pub use shards::{Shard, ShardStats};
 pub use tidegate_core::{Action, Group, HoldId, Operation};
+pub use timing::{Timed, Timing};
 
 use std::pin::Pin;
 

@@ -4,6 +4,7 @@
 //! to look at one number. They carry no identity: who is counted is nobody's business but the store's.
 
 use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
 use tracing::{Span, debug_span};
 
 use crate::{Outcome, Outcomes};
@@ -11,9 +12,18 @@ use crate::{Outcome, Outcomes};
 /// What spans within a decision are called by in filters.
 pub const TARGET: &str = "tidegate::span";
 
+/// Whether anybody may listen. To make a span that nobody does takes a few looks more than this one.
+#[inline]
+pub fn are_heard() -> bool {
+    LevelFilter::current() >= LevelFilter::DEBUG
+}
+
 /// A group on its way to where its counters are, which is called `shard`, until its outcome is there.
 #[inline]
 pub fn store(shard: &str, operations: usize) -> Span {
+    if !are_heard() {
+        return Span::none();
+    }
     debug_span!(
         target: TARGET,
         "store",
@@ -28,6 +38,9 @@ pub fn store(shard: &str, operations: usize) -> Span {
 /// Another node being asked for something.
 #[inline]
 pub fn peer(node: u64, asked: &'static str) -> Span {
+    if !are_heard() {
+        return Span::none();
+    }
     debug_span!(
         target: TARGET,
         "peer",
@@ -42,6 +55,9 @@ pub fn peer(node: u64, asked: &'static str) -> Span {
 /// A decision without the store, and how: `local`, `owner`, `open` or `deny`.
 #[inline]
 pub fn fallback(how: &'static str) -> Span {
+    if !are_heard() {
+        return Span::none();
+    }
     debug_span!(target: TARGET, "fallback", tidegate.how = how, tidegate.outcome = Empty, tidegate.failure = Empty)
 }
 

@@ -1,13 +1,16 @@
 //! Spans of what the limiter does, for those who trace; see [`tidegate_store::spans`].
 
 use tidegate_core::{Decision, Status};
-use tidegate_store::spans::{TARGET, fallback, store};
+use tidegate_store::spans::{TARGET, are_heard, fallback, store};
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
 /// Finding the rules that match, and who a request is to each.
 #[inline]
 pub(crate) fn matching() -> Span {
+    if !are_heard() {
+        return Span::none();
+    }
     debug_span!(target: TARGET, "match", tidegate.rules = Empty, tidegate.rules_version = Empty)
 }
 
@@ -39,6 +42,9 @@ pub(crate) fn counted(span: Span, decision: &Decision) {
 /// Waiting for a turn.
 #[inline]
 pub(crate) fn wait() -> Span {
+    if !are_heard() {
+        return Span::none();
+    }
     debug_span!(target: TARGET, "wait")
 }
 

@@ -181,7 +181,8 @@ mod tests {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.into_string().unwrap());
         let there: BTreeSet<String> = names.filter(|name| !NOT_SERVED.contains(&&**name)).collect();
-        let served: BTreeSet<String> = FILES.iter().map(|(name, _)| *name).filter(|name| *name != RUNBOOKS).map(str::to_owned).collect();
+        let served: BTreeSet<String> =
+            FILES.iter().map(|(name, _)| *name).filter(|name| *name != RUNBOOKS).map(str::to_owned).collect();
         assert_eq!(there, served, "the files in dashboard/ and those in FILES");
         let known = FILES.iter().all(|(name, _)| content_type(name) != "application/octet-stream");
         assert!(known, "a kind of file that has no content type yet");

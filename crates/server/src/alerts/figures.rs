@@ -84,7 +84,7 @@ impl Figures {
                 .map(|(_, n)| n)
                 .sum(),
             refused: totals.get("refused").copied().unwrap_or_default(),
-            latency: node.metrics.decision_seconds.read().buckets,
+            latency: node.metrics.decision_seconds.histogram.read().buckets,
             mode: condition.mode,
             reasons: condition.reasons.clone(),
             rules_version: node.limiter.rules().version(),

@@ -51,7 +51,7 @@ impl Counters {
             at: node.moment(),
             fallbacks: decisions.fallbacks(),
             decisions,
-            seconds: buckets(&node.metrics.decision_seconds),
+            seconds: buckets(&node.metrics.decision_seconds.histogram),
             shards: shards.into_iter().take(MOST_SHARDS).map(ShardCounters::of).collect(),
         }
     }

@@ -26,7 +26,7 @@ pub(crate) use decisions::{Counted, Counts, Decisions, Table};
 pub(crate) use descriptors::DescriptorCounts;
 pub(crate) use modes::ModeChanges;
 
-use tidegate::store::Histogram;
+use tidegate::store::{Histogram, Timing};
 
 use crate::node::Node;
 
@@ -38,7 +38,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 pub(crate) struct Metrics {
     pub(crate) decisions: Decisions,
     pub(crate) descriptors: DescriptorCounts,
-    pub(crate) decision_seconds: Histogram,
+    pub(crate) decision_seconds: Timing,
     pub(crate) rules_load_errors: AtomicU64,
     pub(crate) mode_changes: ModeChanges,
 }
@@ -79,7 +79,7 @@ impl Collector for Scrape {
             None,
             MetricType::Histogram,
         )?;
-        encode_histogram(&metrics.decision_seconds, histogram)?;
+        encode_histogram(&metrics.decision_seconds.histogram, histogram)?;
         let mode = node.health.mode() as u64;
         gauge(&mut encoder, "operating_mode", "0 normal, 1 degraded, 2 emergency", mode)?;
         let help = "How often the operating mode changed, by what it changed to";

@@ -1,0 +1,141 @@
+//! Timing what happens so often that timing each would cost more than it tells.
+//!
+//! A clock takes some 25 ns to read, and to time something takes two reads. As long as a thread has less than some sixteen to time in a millisecond,
+//! each is timed. Beyond that it is one in sixteen, which stands for those before it: all are counted, late by a few at most.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tidegate_core::Timestamp;
+
+use crate::histogram::{Histogram, SHARDS, thread_number};
+
+/// How many in a millisecond are much, and of how many one is timed then.
+const MUCH: u32 = 16;
+
+/// How long it must have taken from one timed to the next for it not to be much any more.
+const CALM_MS: u64 = 4;
+
+/// How long things take, some of which happen very often.
+#[derive(Debug, Default)]
+pub struct Timing {
+    /// What was timed. What is known to have taken some time can be put in here, too.
+    pub histogram: Histogram,
+    gates: [Gate; SHARDS],
+}
+
+/// What one thread has had to time of late; several may share one.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Gate {
+    much: AtomicBool,
+    /// How many were not timed since the last that was.
+    owed: AtomicU32,
+    /// When the last was timed, and how many were in the same millisecond.
+    millis: AtomicU64,
+    count: AtomicU32,
+}
+
+/// Something that is going on, and since when if it is timed.
+#[derive(Debug)]
+#[must_use = "it is to be ended"]
+pub struct Timed(Option<Instant>);
+
+impl Timing {
+    /// Something begins.
+    #[inline]
+    pub fn begin(&self) -> Timed {
+        let gate = self.gate();
+        if gate.much.load(Ordering::Relaxed) && gate.owed.load(Ordering::Relaxed) + 1 < MUCH {
+            gate.owed.fetch_add(1, Ordering::Relaxed);
+            return Timed(None);
+        }
+        Timed(Some(Instant::now()))
+    }
+
+    /// It is over; `now` is some time within it.
+    #[inline]
+    pub fn end(&self, Timed(since): Timed, now: Timestamp) {
+        let Some(since) = since else { return };
+        let weight = self.gate().timed(now.as_millis());
+        self.histogram.observe_many(since.elapsed(), weight);
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gates[thread_number() % SHARDS]
+    }
+}
+
+impl Gate {
+    /// One was timed at `millis`. Says for how many it stands, and finds out whether there is much to time.
+    fn timed(&self, millis: u64) -> u64 {
+        let weight = self.owed.swap(0, Ordering::Relaxed) + 1;
+        let last = self.millis.swap(millis, Ordering::Relaxed);
+        if last == millis {
+            let count = self.count.load(Ordering::Relaxed).saturating_add(weight);
+            self.count.store(count, Ordering::Relaxed);
+            if count >= MUCH {
+                self.much.store(true, Ordering::Relaxed);
+            }
+        } else {
+            self.count.store(weight, Ordering::Relaxed);
+            if millis.abs_diff(last) > CALM_MS {
+                self.much.store(false, Ordering::Relaxed);
+            }
+        }
+        u64::from(weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn timed(timing: &Timing, millis: u64) -> bool {
+        let timed = timing.begin();
+        let is_timed = timed.0.is_some();
+        timing.end(timed, Timestamp::from_millis(millis));
+        is_timed
+    }
+
+    #[test]
+    fn little_is_timed_each() {
+        let timing = Timing::default();
+        assert!((0..1_000).all(|number| timed(&timing, number / 10)));
+        assert_eq!(timing.histogram.read().count, 1_000);
+    }
+
+    #[test]
+    fn of_much_one_in_sixteen_is() {
+        let timing = Timing::default();
+        let count = (0..100_000).filter(|number| timed(&timing, number / 100)).count();
+        assert!((6_250..6_300).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn when_it_has_calmed_down_each_is_again() {
+        let timing = Timing::default();
+        (0..1_000).for_each(|_| _ = timed(&timing, 0));
+        // The first may still be one of those before.
+        let calm = (0..200).filter(|number| timed(&timing, 1_000 + 10 * number)).count();
+        assert!(calm > 180, "{calm}");
+        assert_eq!(timing.histogram.read().count, 1_200);
+    }
+
+    proptest! {
+        #[test]
+        fn all_are_counted_late_by_a_few_at_most(steps in vec(0..3_u64, 1..2_000), pause in 0..40_usize) {
+            let timing = Timing::default();
+            let mut now = 0;
+            for (index, step) in steps.iter().enumerate() {
+                now += if pause > 0 && index % pause == 0 { step * 5 } else { step / 2 };
+                timed(&timing, now);
+                let (all, seen) = (index as u64 + 1, timing.histogram.read().count);
+                prop_assert!(seen <= all && all - seen < u64::from(MUCH), "{seen} of {all}");
+            }
+        }
+    }
+}
