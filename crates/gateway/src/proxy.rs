@@ -18,7 +18,7 @@ use tidegate::{Checked, Status, Waited};
 use tidegate_core::request::{Fields, canonical_ip};
 use tidegate_server::front::{Connected, Node, Phase};
 use tidegate_server::traces::check_within;
-use tidegate_wire::{ErrorBody, RefusalBody, headers};
+use tidegate_wire::{RefusalBody, headers};
 use tokio::sync::watch;
 use tracing::{Instrument as _, Span};
 
@@ -180,15 +180,15 @@ impl Proxy {
             hold: Some(node.limiter().hold_id()),
             ..tidegate_core::Request::new(asked.target.path.as_str())
         });
-        let decided = if node.may_wait() || node.limiter().may_delay() {
+        let wrong = |message: String| Own::bad_request("invalid_request", message);
+        let Waited { mut checked, waited } = if node.may_wait() || node.limiter().may_delay() {
             // As long as the rules say.
-            node.ask_or_wait(&request, asked.arrived, Duration::MAX).instrument(check_within()).await
+            let asked = node.ask_or_wait(&request, asked.arrived, Duration::MAX).instrument(check_within());
+            asked.await.map_err(|error| wrong(error.message))?
         } else {
             let decided = check_within().in_scope(|| node.decide(&request));
-            decided.map(|checked| Waited { checked, waited: Duration::ZERO })
+            Waited { checked: decided.map_err(|error| wrong(error.message))?, waited: Duration::ZERO }
         };
-        let wrong = |wrong: ErrorBody| Own::bad_request("invalid_request", wrong.message);
-        let Waited { mut checked, waited } = decided.map_err(wrong)?;
         let mut limits = Limits::new();
         headers::tell(&checked, checked.rules(), node.header_styles(), |name, value| {
             limits.push((name, value));

@@ -237,16 +237,14 @@ impl Node {
     }
 
     /// Decides `request` without waiting and counts that it did.
-    pub fn decide(&self, request: &Request<'_>) -> Result<Checked, ErrorBody> {
+    pub fn decide(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
         let timed = self.metrics.decision_seconds.begin();
-        match self.limiter.try_check(request) {
-            Ok(checked) => {
-                self.metrics.decision_seconds.end(timed, checked.at);
-                self.take_note(request, &checked);
-                Ok(checked)
-            }
-            Err(error) => Err(refused(error)),
+        let decided = self.limiter.try_check(request);
+        if let Ok(checked) = &decided {
+            self.metrics.decision_seconds.end(timed, checked.at);
+            self.take_note(request, checked);
         }
+        decided
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
@@ -519,8 +517,15 @@ fn heard(cluster: &Membership) -> PeersHeard {
     Arc::new(move || fleet.cluster().last_heard())
 }
 
-fn refused(error: RequestError) -> ErrorBody {
+/// That a request cannot be decided, as callers are told.
+pub(crate) fn refused(error: RequestError) -> ErrorBody {
     ErrorBody::field(error.field, error.message)
+}
+
+impl From<RequestError> for Wrong {
+    fn from(error: RequestError) -> Self {
+        refused(error).into()
+    }
 }
 
 impl std::fmt::Debug for Node {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tidegate_testkit::{Prometheus, Redis, check_metrics};
 
-use crate::support::{Server, wait_for};
+use crate::gateway::Gateway;
+use crate::support::{Server, ask, wait_for};
 
 const RULES: &str = "
 rules:
@@ -91,6 +92,32 @@ fn the_rules_for_alerts_are_evaluated_on_what_there_is() {
         server.check(r#"{"user":"bob","resource":"/orders"}"#);
         raised(&prometheus, "TidegateStoreDown")
     });
+}
+
+/// Whoever sees a metric finds out what it means, and what to do about it.
+#[test]
+fn every_metric_is_explained() {
+    let redis = Redis::start();
+    let nowhere = "http://127.0.0.1:9";
+    let more = ["--store", &redis.url(), "--alert-webhook", nowhere, "--otlp", nowhere];
+    let gateway = Gateway::start(&[&["--upstream", nowhere], &more[..]].concat());
+    let metrics = wait_for("the store to be known", || {
+        let (_, metrics) = ask(&gateway.admin, "GET", "/metrics", "");
+        metrics.contains("tidegate_store_memory_ratio{").then_some(metrics)
+    });
+    let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/observability.md"))
+        .unwrap();
+    let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let names: Vec<String> = types
+        .map(|(name, kind)| match kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        })
+        .collect();
+    assert!(names.len() > 40, "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/observability.md says nothing about {missing:?}");
 }
 
 /// How far an alert is on its way to people: pending or firing.

@@ -9,7 +9,7 @@ use tracing::Span;
 
 use super::check::describe;
 use crate::body;
-use crate::node::Node;
+use crate::node::{Node, refused};
 use crate::reply::{self, Reply, Wrong};
 
 /// The largest body of a batch.
@@ -44,7 +44,7 @@ pub(super) async fn answer(node: &Node, body: Incoming, span: Option<Box<Span>>)
 }
 
 fn decide(node: &Node, item: &RawValue) -> Result<Checked, ErrorBody> {
-    node.decide(&read(item)?.request())
+    node.decide(&read(item)?.request()).map_err(refused)
 }
 
 fn read(item: &RawValue) -> Result<CheckBody<'_>, ErrorBody> {

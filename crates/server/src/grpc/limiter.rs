@@ -15,7 +15,7 @@ use tracing::Span;
 
 use super::unary::{self, GrpcBody};
 use crate::data::{MAX_BATCH_BYTES, MAX_BATCH_ITEMS, MAX_CHECK_BYTES};
-use crate::node::Node;
+use crate::node::{Node, refused};
 use crate::reply::Wrong;
 
 /// One decision. Not to know is an answer like any other here; its status says so.
@@ -29,7 +29,7 @@ pub(super) async fn check(node: &Node, body: Incoming) -> Result<Response<GrpcBo
         let Waited { checked, waited } = asked.await.map_err(wrong)?;
         (checked, waited)
     } else {
-        (node.decide(&body.request()).map_err(wrong)?, Duration::ZERO)
+        (node.decide(&body.request()).map_err(|error| wrong(refused(error)))?, Duration::ZERO)
     };
     Ok(unary::reply(&respond_after(waited, describe(node, &checked))))
 }

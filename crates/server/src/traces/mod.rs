@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use http::HeaderMap;
+use tidegate::store::spans;
 use tidegate::{Decision, RuleSet, Status};
 use tracing::Span;
 use tracing::field::Empty;
@@ -124,8 +125,11 @@ pub(crate) fn check() -> Span {
 
 /// The same for one that is part of something else, if that is traced.
 pub fn check_within() -> Span {
+    if !spans::are_heard() {
+        return Span::none();
+    }
     tracing::debug_span!(
-        target: tidegate::store::spans::TARGET,
+        target: spans::TARGET,
         "check",
         tidegate.outcome = Empty,
         tidegate.status = Empty,
