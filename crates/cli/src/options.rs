@@ -308,7 +308,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", env = "TIDEGATE_ALERT_WEBHOOK_CA", help_heading = "Watching")]
     pub(crate) alert_webhook_ca: Option<PathBuf>,
 
-    /// Where the runbooks are that alerts point to, if not in the repository [default: none]
+    /// When alerts fire, where that is not as usual: NAME=VALUE with commas, such as latency=10ms,rejections=50%
+    /// [default: none]
+    #[arg(long, value_name = "LIST", env = "TIDEGATE_ALERT_THRESHOLDS", help_heading = "Watching")]
+    pub(crate) alert_thresholds: Option<String>,
+
+    /// Where the runbooks are that alerts point to, if not those that come with the node [default: none]
     #[arg(long, value_name = "URL", env = "TIDEGATE_RUNBOOKS", help_heading = "Watching")]
     pub(crate) runbooks: Option<String>,
 

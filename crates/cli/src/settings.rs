@@ -93,6 +93,10 @@ impl Settings {
         if let Some(runbooks) = options.runbooks {
             alerts.runbooks = runbooks;
         }
+        if let Some(list) = options.alert_thresholds {
+            let wrong = |error| Failure::Usage(format!("--alert-thresholds: {error}"));
+            alerts.change(&list).map_err(wrong)?;
+        }
         let usual = TierOptions::default();
         let tier_options = TierOptions {
             capacity: options.tier_cache.unwrap_or(usual.capacity),

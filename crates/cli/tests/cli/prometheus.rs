@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tidegate_testkit::{Prometheus, Redis, check_metrics};
 
 use crate::gateway::Gateway;
-use crate::support::{Server, ask, wait_for};
+use crate::support::{Server, ask, run, wait_for};
 
 const RULES: &str = "
 rules:
@@ -92,6 +92,14 @@ fn the_rules_for_alerts_are_evaluated_on_what_there_is() {
         server.check(r#"{"user":"bob","resource":"/orders"}"#);
         raised(&prometheus, "TidegateStoreDown")
     });
+}
+
+#[test]
+fn thresholds_of_alerts_that_cannot_be_meant_are_refused_with_those_that_can() {
+    let said = run(["serve", "--alert-thresholds", "rejections=50%,latence=5ms"]);
+    said.complains(2, &["--alert-thresholds: there is no threshold `latence`; use ", "latency"]);
+    let said = run(["serve", "--alert-thresholds", "latency=soon"]);
+    said.complains(2, &["`latency` is a time, such as latency=10ms"]);
 }
 
 /// Whoever sees a metric finds out what it means, and what to do about it.

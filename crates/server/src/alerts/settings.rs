@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::Span;
+
 use super::kind::Alert;
 
 /// When alerts fire and when they are over. Shares are of 1.
@@ -71,7 +73,50 @@ impl Default for AlertSettings {
     }
 }
 
+/// What can be said otherwise, one by one.
+enum Threshold<'a> {
+    Share(&'a mut f64),
+    Time(&'a mut Duration),
+}
+
 impl AlertSettings {
+    /// Changes what a list says, such as `latency=10ms, rejections=50%`; or says what is wrong with it, and changes nothing.
+    pub fn change(&mut self, list: &str) -> Result<(), String> {
+        let mut changed = self.clone();
+        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let (name, value) = item.split_once('=').ok_or_else(|| format!("`{item}` is not NAME=VALUE"))?;
+            let (name, value) = (name.trim(), value.trim());
+            match changed.threshold(name).ok_or_else(|| unknown(name))? {
+                Threshold::Share(share) => *share = parse_share(name, value)?,
+                Threshold::Time(time) => *time = parse_time(name, value)?,
+            }
+        }
+        if changed.store_warning > changed.store_critical {
+            return Err("`store_warning` is above `store_critical`; have it be below".to_owned());
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    fn threshold(&mut self, name: &str) -> Option<Threshold<'_>> {
+        Some(match name {
+            "store_errors" => Threshold::Share(&mut self.store_errors),
+            "store_warning" => Threshold::Share(&mut self.store_warning),
+            "store_critical" => Threshold::Share(&mut self.store_critical),
+            "connections" => Threshold::Share(&mut self.connections),
+            "rejections" => Threshold::Share(&mut self.rejections),
+            "throughput" => Threshold::Share(&mut self.throughput),
+            "latency" => Threshold::Time(&mut self.latency),
+            "replication_lag" => Threshold::Time(&mut self.replication_lag),
+            "store_down_for" => Threshold::Time(&mut self.store_down_for),
+            "breaker_for" => Threshold::Time(&mut self.breaker_for),
+            "degraded_for" => Threshold::Time(&mut self.degraded_for),
+            "others_for" => Threshold::Time(&mut self.others_for),
+            "resolves_after" => Threshold::Time(&mut self.resolves_after),
+            _ => return None,
+        })
+    }
+
     /// How long the condition of an alert has to hold.
     pub(crate) fn fires_after(&self, alert: Alert) -> Duration {
         match alert {
@@ -85,5 +130,63 @@ impl AlertSettings {
     /// Where it says what to do about an alert.
     pub(crate) fn runbook(&self, name: &str) -> String {
         format!("{}#{name}", self.runbooks)
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let known = "store_errors, store_warning, store_critical, connections, rejections, throughput, latency, replication_lag, \
+                 store_down_for, breaker_for, degraded_for, others_for or resolves_after";
+    let name: String = name.chars().take(40).collect();
+    format!("there is no threshold `{name}`; use {known}")
+}
+
+fn parse_share(name: &str, value: &str) -> Result<f64, String> {
+    let (number, whole) = value.strip_suffix('%').map_or((value, 1.0), |percent| (percent.trim_end(), 100.0));
+    let share =
+        number.parse().ok().map(|number: f64| number / whole).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{name}` is a share from 0% to 100%, such as {name}=20%"))
+}
+
+fn parse_time(name: &str, value: &str) -> Result<Duration, String> {
+    let span: Span =
+        value.parse().map_err(|_| format!("`{name}` is a time, such as {name}=10ms or {name}=2m"))?;
+    Ok(Duration::from_millis(span.as_millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_changed_one_by_one() {
+        let mut settings = AlertSettings::default();
+        assert_eq!(settings.change("latency=10ms, rejections = 50% ,throughput=0.25,"), Ok(()));
+        let expected = AlertSettings {
+            latency: Duration::from_millis(10),
+            rejections: 0.5,
+            throughput: 0.25,
+            ..AlertSettings::default()
+        };
+        assert_eq!(settings, expected);
+        assert_eq!(settings.change(""), Ok(()));
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_mistake_changes_nothing() {
+        for (list, part) in [
+            ("latency=7ms,rejections", "not NAME=VALUE"),
+            ("latency=7ms,rejection=5%", "there is no threshold `rejection`; use"),
+            ("latency=7ms,rejections=101%", "share from 0% to 100%"),
+            ("rejections=NaN", "share from 0% to 100%"),
+            ("rejections=-1%", "share from 0% to 100%"),
+            ("latency=7", "is a time"),
+            ("store_warning=95%", "above `store_critical`"),
+        ] {
+            let mut settings = AlertSettings::default();
+            let error = settings.change(list).unwrap_err();
+            assert!(error.contains(part), "{list}: {error}");
+            assert_eq!(settings, AlertSettings::default(), "{list}");
+        }
     }
 }
