@@ -69,7 +69,7 @@ async fn hostile_names_are_shown_and_do_nothing() {
         let shown: String = name.chars().take(100).collect();
         site.until(&format!("{list}.includes({})", Value::from(shown))).await;
     }
-    site.until("[...document.querySelectorAll('[data-test=hot-key]')].some(e => /<script>/.test(e.textContent) && e.querySelector('.pill')?.textContent === 'hot')").await;
+    site.until("[...document.querySelectorAll('[data-test=hot-key]')].some(e => /<script>/.test(e.textContent) && e.querySelector('[data-test=hot]'))").await;
     site.is_whole("users").await;
     for kind in ["Addresses", "Tenants", "Rules", "Tiers", "Countries"] {
         let press = format!(

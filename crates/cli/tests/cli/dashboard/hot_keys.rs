@@ -9,7 +9,7 @@ const RULES: &str = "rules: [{rule_id: each, identifier_type: user_id, limit: 10
 async fn a_hot_key_is_named_and_marked() {
     let site = Site::open(RULES, &[&PATIENT[..], &["--hot-key-rate", "50"]].concat()).await;
     let traffic = Traffic::batches(&site.node, r#"{"user":"crowd","resource":"/"}"#, 20);
-    let hot = "[...document.querySelectorAll('[data-test=hot-key]')].find(e => /crowd/.test(e.textContent) && e.querySelector('.pill')?.textContent === 'hot')";
+    let hot = "[...document.querySelectorAll('[data-test=hot-key]')].find(e => /crowd/.test(e.textContent) && e.querySelector('[data-test=hot]'))";
     site.until(hot).await;
     let rule = site.until(&format!("{hot}?.textContent")).await;
     assert!(rule.as_str().unwrap().contains("each"), "the rule that counts it: {rule}");

@@ -9,17 +9,18 @@ use crate::support::{Server, wait_for};
 
 /// Starts so many, named `node-1` and on, and waits until each knows all others.
 pub(super) fn start(redis: &Redis, folder: &Path, many: usize, args: &[&str]) -> Vec<Server> {
-    let (secret, rules) = (folder.join("secret"), folder.join("rules"));
+    let secret = folder.join("secret");
     std::fs::write(&secret, "a secret that all nodes of this fleet know").unwrap();
     let mut nodes: Vec<Server> = Vec::new();
     for number in 1..=many {
         let (store, name) = (redis.url(), format!("node-{number}"));
         let first = nodes.first().map(|node| cluster(node)["address"].as_str().unwrap().to_owned());
         let mut all = vec!["--store", &store, "--cluster", "127.0.0.1:0", "--node-name", &name];
-        all.extend(["--rules", rules.to_str().unwrap(), "--cluster-secret", secret.to_str().unwrap()]);
+        all.extend(["--rules", "rules", "--cluster-secret", secret.to_str().unwrap()]);
         all.extend(first.iter().flat_map(|first| ["--peers", first]));
         all.extend(args);
-        nodes.push(Server::start(&all));
+        // Documents are called by their path: one that is not of this machine.
+        nodes.push(Server::start_with(&all, |command| command.current_dir(folder)));
     }
     for node in &nodes {
         wait_for("all nodes to know each other", || {

@@ -27,7 +27,7 @@ async fn pictures_can_be_taken() {
     let to = wanted.clone().unwrap_or_else(|| folder.path().join("pictures"));
     std::fs::create_dir_all(&to).unwrap();
     // How long there is traffic before anything is looked at, and without the store.
-    let (before, without) = if wanted.is_some() { (80, 12) } else { (4, 1) };
+    let (before, without) = if wanted.is_some() { (240, 15) } else { (4, 1) };
 
     cast::write_rules(&folder.path().join("rules"));
     let (token, line) = cast::token();
@@ -38,7 +38,7 @@ async fn pictures_can_be_taken() {
     let node = nodes.remove(0);
     let site = Site { browser: Browser::start().await, node, redis, folder };
     site.goto("#/").await;
-    site.shows("hot-key .pill").await;
+    site.shows("hot-key [data-test=hot]").await;
     site.shows("refused-row").await;
     sleep(Duration::from_secs(before)).await;
 
@@ -60,7 +60,10 @@ async fn pictures_can_be_taken() {
     site.shows("rule-validate[data-state=valid]").await;
     picture("rule-editor.png", LAPTOP, false).await;
     site.click("rule-revert").await;
-    site.goto("#/rules/~explain?method=GET&path=/search&user=user-17&tenant=tenant-3&ip=203.0.113.7").await;
+    site.goto(
+        "#/rules/~explain?method=GET&path=/search&user=user-0&tenant=tenant-1&tier=free&ip=203.0.113.1",
+    )
+    .await;
     site.click("explain-submit").await;
     site.shows("explain-answer").await;
     picture("explain.png", LAPTOP, false).await;

@@ -128,8 +128,7 @@ pub(super) fn traffic(nodes: &[Server]) -> Traffic {
             traffic.add(&node.http, "/v1/check", pause, move |turn| one(number * 2 + client, turn));
         }
     }
-    let busy = json!({"user": "user-17", "tenant": "tenant-3", "tier": "premium", "ip": "198.51.100.17",
-        "method": "GET", "resource": "/items/42"});
+    let busy = json!({"user": "user-17", "tenant": "tenant-3", "tier": "premium", "method": "GET", "resource": "/items/42"});
     let batch = json!(vec![busy; 20]).to_string();
     traffic.add(&nodes[0].http, "/v1/check/batch", Duration::from_millis(95), move |_| batch.clone());
     traffic

@@ -31,6 +31,7 @@ pub(super) async fn picture(site: &Site, path: PathBuf, format: Format, dark: bo
     let theme = if dark { "dark" } else { "light" };
     site.browser.prefer_dark(dark).await;
     site.until(&format!("document.documentElement.dataset.theme === '{theme}'")).await;
+    site.browser.devtools("Emulation.setScrollbarsHidden", json!({"hidden": true})).await;
     site.window(width, height, scale).await;
     if whole {
         let all = site.browser.eval("return document.documentElement.scrollHeight").await;
@@ -47,7 +48,8 @@ pub(super) async fn picture(site: &Site, path: PathBuf, format: Format, dark: bo
     let size = |at: usize| f64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()));
     let expected = (f64::from(width) * scale, f64::from(height) * scale);
     assert_eq!((size(16), size(20)), expected, "{}", path.display());
-    println!("{}: {} bytes", path.display(), bytes.len());
+    let all = site.browser.eval("return document.documentElement.scrollHeight").await;
+    println!("{}: {} bytes; the page is {all} high", path.display(), bytes.len());
 }
 
 impl Site {
