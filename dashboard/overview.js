@@ -23,8 +23,8 @@ export function Overview({ live, now }) {
       <${Guard} wide="third"><${Latency} points=${points} span=${span} /><//>
       <${Guard} wide="third last"><${Spread} points=${points} bounds=${bounds} span=${span} /><//>
       <${Guard} wide="full"><${Store} state=${state} points=${points} span=${span} /><//>
-      <${Guard} wide="third"><${Mix} state=${state} points=${points} /><//>
-      <div class="third pile"><${Guard}><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><//><${Guard}><${ByHour} insight=${insight} /><//></div>
+      <div class="third pile"><${Guard}><${Mix} state=${state} points=${points} /><//><${Guard}><${ByHour} insight=${insight} /><//></div>
+      <${Guard} wide="third"><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><//>
       <${Guard} wide="third last"><${TopRefused} insight=${insight} /><//>
       <${Guard} wide="log"><${Journal} entries=${journal} now=${now} /><//>
     </div>`;

@@ -17,7 +17,7 @@ function shares(items, name, none) {
 export function Mix({ state, points }) {
   const recent = within(points, 5);
   const rules = [...(state.by_rule ?? [])].sort((a, b) => b.refused - a.refused);
-  return html`<${Panel} id="mix" title="Refusals by rule and tier" wide="third">
+  return html`<${Panel} id="mix" title="Refusals by rule and tier">
     <${Shares} caption="Refusals by rule" of="Rule" rows=${shares(rules, 'rule', 'no rule')} test="by-rule" none="No rule refuses anything now." />
     <${Shares} caption="Refusals by tier" of="Tier" rows=${shares(byTier(recent), 'tier', 'no tier')} test="by-tier" none="No tier is refused anything now." />
   <//>`;
@@ -30,15 +30,17 @@ const Shares = ({ caption, of, rows, test, none }) => rows.length
 export function HotKeys({ keys, now }) {
   const rows = keys.slice(0, 10).map((key) => ({
     name: key.identity, size: key.rate_per_second,
-    beside: html`<small class="quiet">${key.rule}</small>${key.hot && html`<${Pill} level="warning" icon="hot_key">hot<//>`}`,
-    cells: [rate(key.rate_per_second), key.since ? age(key.since, now) : html`<span class="quiet">–</span>`],
+    beside: html`<small class="quiet">${key.rule}</small>`,
+    cells: [rate(key.rate_per_second), key.hot ? html`<${Hot} since=${key.since} now=${now} />` : html`<span class="quiet">–</span>`],
   }));
-  return html`<${Panel} id="hot" title="Busiest keys" test="hot-keys">
+  return html`<${Panel} id="hot" title="Busiest keys" wide="third" test="hot-keys">
     ${rows.length
       ? html`<${Bars} caption="Keys with most requests" head=${['Key', 'Requests', 'Hot for']} rows=${rows} colour="allowed" rowTest="hot-key" />`
       : html`<${Empty}><p>No key was asked for more than once in the last moments.</p><p>A key is hot from <code>--hot-key-rate</code> requests a second on.</p><//>`}
   <//>`;
 }
+
+const Hot = ({ since, now }) => html`<${Pill} level="warning" icon="hot_key" test="hot">${since ? html`<span class="visually-hidden">hot for </span>${age(since, now)}` : 'hot'}<//>`;
 
 const KINDS = [['users', 'Users'], ['addresses', 'Addresses'], ['tenants', 'Tenants'], ['rules', 'Rules'], ['tiers', 'Tiers'], ['countries', 'Countries']];
 const PERIODS = [['5m', '5 min'], ['1h', '1 h'], ['24h', '24 h']];

@@ -86,6 +86,8 @@ export function Usage({ usage, wide }) {
   const sum = allowed + refused;
   if (!(sum + shadow > 0))
     return html`<span class="rules-idle" title="no decision is put down to it at the moment">nothing</span>`;
+  // Then it never decides, so that there is nothing that this would be a share of.
+  if (sum === 0) return html`<span class="rules-warn">${rate(shadow)}/s would be refused</span>`;
   const bad = refused + shadow;
   const share = Math.min(1, bad / Math.max(sum, bad));
   const percent = share > 0 && share < 0.01 ? "<1" : Math.round(share * 100);

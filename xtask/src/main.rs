@@ -21,6 +21,8 @@ Commands:
   dashboard
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
   bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
+  screenshots
+          takes the pictures of the dashboard anew (docs/screenshots); look at them before they are committed
   bless   rewrites the committed outputs (JSON Schema, OpenAPI, expected messages) from the code
 
 Examples:
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["lint"] => steps::lint(),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
+        ["screenshots"] => packages::install_missing().and_then(|()| steps::screenshots()),
         ["bless"] => steps::bless(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::dashboard;
+use crate::packages::workspace;
 
 /// The benchmarks, by the package that has them.
 const BENCHES: [(&str, &str); 12] = [
@@ -26,6 +27,9 @@ const BENCHES: [(&str, &str); 12] = [
 
 /// Rewrites committed outputs when set; see `bless`.
 const BLESS: &str = "TIDEGATE_BLESS";
+
+/// Where the pictures of the dashboard go when set; see `screenshots`.
+const SCREENSHOTS: &str = "TIDEGATE_SCREENSHOTS";
 
 /// Everything that must hold before a change lands.
 pub(crate) fn test() -> Result<(), String> {
@@ -142,6 +146,14 @@ pub(crate) fn bench(names: &[&str]) -> Result<(), String> {
 pub(crate) fn bless() -> Result<(), String> {
     let packages = ["--package", "tidegate-rules", "--package", "tidegate-server"];
     step("bless", cargo().arg("test").args(packages).env(BLESS, "1"))
+}
+
+/// Takes the pictures of the dashboard that the documentation has. The test that does it throws its own away otherwise.
+pub(crate) fn screenshots() -> Result<(), String> {
+    let test = ["test", "--package", "tidegate-cli", "--test", "cli", "--"];
+    let only = ["--exact", "dashboard::screenshots::pictures_can_be_taken", "--nocapture"];
+    let folder = workspace().join("docs/screenshots");
+    step("screenshots", cargo().args(test).args(only).env(SCREENSHOTS, folder))
 }
 
 fn cargo() -> Command {

@@ -6,6 +6,7 @@ mod check_grpc;
 mod client;
 mod collector;
 mod config;
+mod dashboard;
 mod drain;
 mod etcd;
 mod examples;
