@@ -71,8 +71,11 @@ impl Fleet {
         if !Arc::ptr_eq(&view, &self.known.load()) {
             let _one_at_a_time = self.changing.lock();
             let before = self.known.swap(Arc::clone(&view));
-            if !view.is_same_fleet(&before) {
+            let same = view.is_same_fleet(&before);
+            if !same || !view.has_same_stores(&before) {
                 self.version.fetch_add(1, Ordering::Release);
+            }
+            if !same {
                 let there: Vec<NodeId> = view.others().map(|(other, _)| other.node).collect();
                 self.caller.retain(&there);
             }

@@ -75,6 +75,14 @@ impl View {
         live(self) == live(other) && lost(self) == lost(other)
     }
 
+    /// Whether the same nodes have the store as in another view.
+    pub fn has_same_stores(&self, other: &Self) -> bool {
+        let having = |view: &Self| {
+            sorted(view.others().filter(|(_, standing)| standing.has_store).map(|(other, _)| other.node))
+        };
+        having(self) == having(other)
+    }
+
     /// How many nodes there are, with this one and with those that are lost but may be back.
     pub fn count(&self) -> u32 {
         self.live_count().saturating_add(u32::try_from(self.lost.len()).unwrap_or(u32::MAX))
@@ -137,6 +145,19 @@ mod tests {
     fn owner(me: u64, live: &[u64], lost: &[u64], key: u64) -> (u64, Part) {
         let owner = view(me, live, lost).owner(tag(key));
         (owner.node.map_or(me, |node| node.0), owner.part)
+    }
+
+    #[test]
+    fn it_is_told_whether_the_same_nodes_have_the_store() {
+        let having = |stores: &[u64]| {
+            let standing = |n: u64| Standing { has_store: stores.contains(&n), owes: 0 };
+            View::new(member(1), [2, 3].map(|n| (member(n), standing(n))), [])
+        };
+        assert!(having(&[2]).has_same_stores(&having(&[2])));
+        for other in [&[][..], &[3], &[2, 3]] {
+            assert!(!having(&[2]).has_same_stores(&having(other)), "{other:?}");
+            assert!(having(&[2]).is_same_fleet(&having(other)));
+        }
     }
 
     proptest! {

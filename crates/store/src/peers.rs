@@ -59,7 +59,8 @@ pub trait Peers: Send + Sync {
     /// Who counts what has this tag. All nodes that know of the same nodes say the same.
     fn owner(&self, tag: Tag) -> Owner;
 
-    /// Another number whenever other nodes are known, or the same ones in another state.
+    /// Another number whenever other nodes are known, or the same ones in another state, or one of them begins or ceases to have the
+    /// store: what was counted there meanwhile, those who counted without it cannot know.
     fn version(&self) -> u64;
 
     /// How many nodes there are, with this one and with those that are lost but may be back.

@@ -136,7 +136,10 @@ impl Peers for Seat {
     }
 
     fn announce(&self, standing: Standing) {
-        self.net.standings.lock().unwrap()[usize::try_from(self.me).unwrap() - 1] = standing;
+        let known = &mut self.net.standings.lock().unwrap()[usize::try_from(self.me).unwrap() - 1];
+        if std::mem::replace(known, standing).has_store != standing.has_store {
+            self.net.version.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -91,6 +91,22 @@ async fn run(algorithm: Algorithm, events: &[Event], most: u64) {
     }
 }
 
+/// A node that counts for others knows nothing of what another counts in the store while that has it for a moment.
+#[tokio::test]
+async fn what_was_counted_in_a_store_that_came_and_went_is_known_to_all() {
+    let ask = |node, user, and| Event::Ask { node, user, and };
+    for algorithm in ALGORITHMS {
+        let mut events = vec![ask(0, 0, None); 10];
+        events.extend(vec![ask(0, 2, None); 10]);
+        events.push(Event::All { away: true });
+        // The last of one, and then one of both, for which the other is held and let go.
+        events.extend([ask(0, 2, None), ask(0, 0, Some(2))]);
+        events.extend([Event::Store { node: 3, away: false }, ask(3, 0, None), Event::All { away: true }]);
+        events.extend(vec![ask(0, 0, None); 2]);
+        run(algorithm, &events, LIMIT).await;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 

@@ -79,7 +79,7 @@ fn known(metrics: &str) -> BTreeSet<String> {
             known.extend(["_bucket", "_sum", "_count"].map(|part| format!("{name}{part}")));
         }
     }
-    for name in names(&read("docs/reference.md")) {
+    for name in names(&read("docs/observability.md")) {
         if ["gateway", "cluster", "tier", "rules_age"].iter().any(|of| name[9..].starts_with(of)) {
             known.insert(format!("{name}_bucket"));
             known.insert(name);
