@@ -255,10 +255,12 @@ function reason(answer, applied) {
   const name = html`<b><${Foreign} text=${answer.rule_id} most=${128} /></b>`;
   const met = applied.length === 1 ? "One rule applies." : `${count(applied.length)} rules apply.`;
   if (!answer.allowed) {
+    // The answer has whole seconds, as headers do; the rule knows better.
+    const binding = applied.find(({ rule_id: id }) => id === answer.rule_id);
     const wait =
       answer.retry_after === null
         ? never(answer)
-        : `It could be allowed in ${spanInWords(answer.retry_after * 1000)}.`;
+        : `It could be allowed in ${spanInWords(binding?.retry_after_ms ?? answer.retry_after * 1000)}.`;
     return html`${met} ${name} refuses it. ${wait}`;
   }
   if (answer.limit === null || answer.limit === undefined) return html`${met} ${name} decides.`;

@@ -7,6 +7,12 @@ use crate::support::{Server, run};
 
 const RULES: &str = "rules: [{rule_id: each, identifier_type: user_id, limit: 3, window: 1h}]";
 
+/// A change that the page would not make, with its token.
+const PUT: &str = r"
+    const body = 'rule_id: each\nidentifier_type: user_id\nlimit: 99\nwindow: 1h';
+    const headers = {Authorization: `Bearer ${sessionStorage.getItem('tidegate-token')}`};
+    return fetch('/v1/rules/each', {method: 'PUT', body, headers}).then((answer) => answer.status);";
+
 /// What the browser says of answers that a test provokes.
 fn refused(message: &ConsoleMessage) -> bool {
     message.source == "network" && (message.text.contains("401") || message.text.contains("403"))
@@ -51,12 +57,7 @@ async fn whoever_may_only_look_sees_all_and_changes_nothing() {
     );
 
     // A page is no fence: the node itself refuses.
-    let put =
-        "const answer = await fetch('/v1/rules/each', {method: 'PUT', body: arguments[0] ?? '', headers: {
-        Authorization: 'Bearer ' + sessionStorage.getItem('tidegate-token')}}); return answer.status;";
-    let put = put
-        .replace("arguments[0] ?? ''", "'rule_id: each\\nlimit: 99\\nwindow: 1h\\nidentifier_type: user_id'");
-    assert_eq!(site.browser.eval(&format!("return (async () => {{{put}}})()")).await, 403);
+    assert_eq!(site.browser.eval(PUT).await, 403);
     assert_eq!(site.rules(), RULES);
     site.has_no_errors_but(refused).await;
 }
