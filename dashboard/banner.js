@@ -15,8 +15,10 @@ const MEANING = {
 
 export function Banner({ state, phase, lastAt, now }) {
   const lost = phase === 'lost';
-  const [level, word] = lost ? ['unknown', 'Unknown'] : modeWords(state.mode);
   const reasons = state.reasons ?? [];
+  const [usual, word] = lost ? ['unknown', 'Unknown'] : modeWords(state.mode);
+  // What is wrong is to be seen before it has lasted long enough to make the mode another.
+  const level = usual === 'ok' && reasons.length ? 'warning' : usual;
   return html`<section class="banner is-${level}" data-test="banner" aria-label="State of the node">
     <p class="visually-hidden" role="status" aria-live="polite">${spoken(word, lost, reasons, state.alerts ?? [])}</p>
     <div class="banner-main">
