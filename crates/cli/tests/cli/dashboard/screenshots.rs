@@ -77,6 +77,11 @@ async fn pictures_can_be_taken() {
     site.until("document.querySelector('[data-test=alerts]').dataset.value > 0").await;
     sleep(Duration::from_secs(without)).await;
     picture("overview-store-down.png", LAPTOP, true).await;
+    // Where whoever is on call goes from there.
+    site.browser.click("[data-test=alerts] a").await;
+    site.shows("runbook li").await;
+    picture("runbook.png", LAPTOP, false).await;
+    site.goto("#/").await;
     site.redis.restart();
     site.shows("mode[data-value=normal]").await;
     println!("{} requests were answered", traffic.end());

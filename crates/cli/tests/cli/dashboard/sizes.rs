@@ -11,13 +11,14 @@ rules:
 ";
 
 /// Each view, and what is there once it is.
-const VIEWS: [(&str, &str); 6] = [
+const VIEWS: [(&str, &str); 7] = [
     ("#/", "journal"),
     ("#/rules", "rule-row"),
     ("#/rules/tier", "rule-history"),
     ("#/rules/tier/edit", "rule-text"),
     ("#/rules/~explain?path=%2Forders&user=ann&tier=free", "explain-submit"),
     ("#/fleet", "fleet-row"),
+    ("#/runbook/store_down", "runbook"),
 ];
 
 #[tokio::test]
