@@ -108,7 +108,7 @@ impl Group {
         &self.settings
     }
 
-    /// The client that speaks to those of its servers that have no [pool](Ticket::pool), for requests with bodies of type `B`: send it requests for
+    /// The client that speaks to those of its servers that have no pool of their own, for requests with bodies of type `B`: send it requests for
     /// [`Origin::uri`](super::Origin::uri) of a ticket's origin. Asking again gives a clone with the same connections.
     ///
     /// Over HTTP/2 the authority that a server sees is that of the URI. A `Host` header would be sent beside it, and
