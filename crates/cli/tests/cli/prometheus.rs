@@ -111,7 +111,7 @@ fn every_metric_is_explained() {
     let gateway = Gateway::start(&[&["--upstream", nowhere], &more[..]].concat());
     let metrics = wait_for("the store to be known", || {
         let (_, metrics) = ask(&gateway.admin, "GET", "/metrics", "");
-        metrics.contains("tidegate_store_memory_ratio{").then_some(metrics)
+        metrics.contains("tidegate_store_connections_ratio{").then_some(metrics)
     });
     let docs = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/observability.md"))
         .unwrap();

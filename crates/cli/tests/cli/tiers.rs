@@ -13,6 +13,7 @@ rules: [{rule_id: each, identifier_type: user_id, tiered: true}]
 ";
 
 const ALICE: &str = r#"{"user":"alice","resource":"/"}"#;
+const BOB: &str = r#"{"user":"bob","resource":"/"}"#;
 
 /// The table of tiers; `tidegate rules init` makes it with the others.
 const TABLE: &str = include_str!("../../../sources/migrations/0002_users.sql");
@@ -30,6 +31,11 @@ fn a_users_tier_comes_from_postgresql_and_the_password_is_not_shown() {
     assert_eq!(server.check(ALICE)["limit"], 10);
     postgres.psql("INSERT INTO tidegate_users (user_id, tier) VALUES ('alice', 'premium')");
     wait_for("alice to be premium", || (server.check(ALICE)["limit"] == 3_000).then_some(()));
+    // News come in their order: once those of bob are here, none of alice can follow that would have her be looked up again.
+    assert_eq!(server.check(BOB)["limit"], 10);
+    postgres.psql("INSERT INTO tidegate_users (user_id, tier) VALUES ('bob', 'premium')");
+    wait_for("bob to be premium", || (server.check(BOB)["limit"] == 3_000).then_some(()));
+    assert_eq!(server.check(ALICE)["limit"], 3_000);
     postgres.kill();
     assert_eq!(server.check(ALICE)["limit"], 3_000);
     assert!(!server.out().contains("secret") && !server.log().contains("secret"));
