@@ -1,9 +1,11 @@
 //! Names that clients choose are text, whatever they say.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::traffic::Traffic;
-use super::{PATIENT, Site};
+use super::{PATIENT, SOON, Site};
 use crate::support::ask;
 
 const RULES: &str = "
@@ -91,7 +93,7 @@ async fn hostile_names_are_shown_and_do_nothing() {
         site.shows("explain-result :is([data-test=explain-answer], .rules-bad)").await;
         site.is_whole("explain").await;
         site.goto(&format!("#/rules/{query}")).await;
-        site.browser.wait_for("main h2", super::SOON).await;
+        site.browser.wait_for("main h2", SOON).await;
         site.is_whole("a rule that is not there").await;
     }
     traffic.end();
@@ -112,13 +114,12 @@ async fn the_page_runs_no_script_but_its_own() {
     site.browser.eval(inject).await;
     let forbidden =
         |message: &tidegate_testkit::ConsoleMessage| message.text.contains("Content Security Policy");
-    for _ in 0..100 {
-        if site.browser.console().await.iter().filter(|message| forbidden(message)).count() >= 2 {
-            break;
+    let both_seen = async {
+        while site.browser.console().await.iter().filter(|message| forbidden(message)).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    let said = site.browser.console().await;
-    assert!(said.iter().filter(|message| forbidden(message)).count() >= 2, "{said:#?}");
+    };
+    let seen = tokio::time::timeout(SOON, both_seen).await;
+    assert!(seen.is_ok(), "{:#?}", site.browser.console().await);
     assert_eq!(site.browser.eval("return typeof window.hacked").await, "undefined");
 }
