@@ -1,6 +1,8 @@
 //! All rules at once: immutable, compiled, versioned, swapped whole.
 
+use std::any::Any;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -76,6 +78,7 @@ pub struct RuleSet {
     asks_tier: bool,
     /// Whether a rule lets requests wait.
     delays: bool,
+    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What a rule comes down to once it matches, apart from the rest of it so that ten thousand of them stay near.
@@ -218,7 +221,20 @@ impl RuleSet {
             by_id,
             asks_tier,
             delays,
+            kept: OnceLock::new(),
         })
+    }
+
+    /// Keeps something that belongs to these rules and goes with them, such as counters: whoever has a decision and its rules
+    /// has that too, without another look-up. There is room for one thing; what comes later is dropped.
+    pub fn keep<T: Any + Send + Sync>(&self, kept: Arc<T>) {
+        self.kept.set(kept).ok();
+    }
+
+    /// What is kept, if it is of this kind.
+    #[inline]
+    pub fn kept<T: Any>(&self) -> Option<&T> {
+        self.kept.get()?.downcast_ref()
     }
 
     /// The source's version of these rules.

@@ -1,6 +1,8 @@
 //! From a request to what it demands, through the public surface.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::sync::Arc;
+
 use tidegate_core::plan::Plan;
 use tidegate_core::quota::QuotaError;
 use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
@@ -337,4 +339,13 @@ fn what_does_not_compile() {
     ));
     let unknown = RuleSetParts { tiers: tiers(Some("gold")), ..RuleSetParts::default() };
     assert_eq!(error(unknown), RuleSetError::UnknownTier("gold".into()));
+}
+
+#[test]
+fn rules_keep_the_first_thing_they_are_given() {
+    let rules = compile(vec![rule("a", Facet::User, 1)]);
+    assert_eq!(rules.kept::<u32>(), None);
+    rules.keep(Arc::new(7_u32));
+    rules.keep(Arc::new(8_u32));
+    assert_eq!((rules.kept::<u32>(), rules.kept::<u64>()), (Some(&7), None));
 }

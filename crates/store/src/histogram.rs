@@ -1,8 +1,9 @@
 //! How long things take.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::striped::Striped;
 
 /// The upper bounds of the buckets in nanoseconds, from 1 µs to 100 ms: for decisions.
 static FAST: [u64; BOUNDS] = [
@@ -47,27 +48,22 @@ static SLOW: [u64; BOUNDS] = [
 /// How many bounds there are.
 const BOUNDS: usize = 16;
 
-/// Enough that the threads of a server seldom share one.
-pub(crate) const SHARDS: usize = 16;
-
 /// A histogram without a lock: every thread counts in a part of its own, and reading adds them up.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64; BOUNDS],
-    shards: [Shard; SHARDS],
+    stripes: Striped<Stripe>,
 }
 
 /// From 1 µs to 100 ms.
 impl Default for Histogram {
     fn default() -> Self {
-        Self { bounds: &FAST, shards: Default::default() }
+        Self { bounds: &FAST, stripes: Striped::default() }
     }
 }
 
-/// On cache lines of its own, so that two threads never wait for each other.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard {
+struct Stripe {
     counts: [AtomicU64; BOUNDS + 1],
     sum: AtomicU64,
 }
@@ -86,7 +82,7 @@ pub struct Observed {
 impl Histogram {
     /// From 100 µs to a minute, for what takes longer than a decision.
     pub fn slow() -> Self {
-        Self { bounds: &SLOW, shards: Default::default() }
+        Self { bounds: &SLOW, stripes: Striped::default() }
     }
 
     /// Counts something that took this long.
@@ -98,20 +94,20 @@ impl Histogram {
     pub fn observe_many(&self, duration: Duration, many: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = self.bounds.iter().position(|bound| nanos <= *bound).unwrap_or(BOUNDS);
-        let shard = &self.shards[thread_number() % SHARDS];
-        shard.counts[bucket].fetch_add(many, Ordering::Relaxed);
-        shard.sum.fetch_add(nanos.saturating_mul(many), Ordering::Relaxed);
+        let mine = self.stripes.mine();
+        mine.add(|stripe| &stripe.counts[bucket], many);
+        mine.add(|stripe| &stripe.sum, nanos.saturating_mul(many));
     }
 
     /// What was counted so far.
     pub fn read(&self) -> Observed {
         let count = |bucket: usize| -> u64 {
-            self.shards.iter().map(|shard| shard.counts[bucket].load(Ordering::Relaxed)).sum()
+            self.stripes.iter().map(|stripe| stripe.counts[bucket].load(Ordering::Relaxed)).sum()
         };
         let bounds = self.bounds.iter().copied().map(seconds).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip((0..=BOUNDS).map(count)).collect();
         let sum =
-            self.shards.iter().map(|shard| shard.sum.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
+            self.stripes.iter().map(|stripe| stripe.sum.load(Ordering::Relaxed)).fold(0, u64::wrapping_add);
         let count = buckets.iter().map(|(_, count)| count).sum();
         Observed { buckets, sum: seconds(sum), count }
     }
@@ -119,16 +115,4 @@ impl Histogram {
 
 fn seconds(nanos: u64) -> f64 {
     Duration::from_nanos(nanos).as_secs_f64()
-}
-
-/// A number of this thread's own, counted up from 0.
-pub(crate) fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
-    NUMBER.with(|number| {
-        if number.get() == usize::MAX {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
 }

@@ -19,6 +19,7 @@ mod outcome;
 pub mod peers;
 mod shards;
 pub mod spans;
+mod striped;
 mod timing;
 
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
@@ -29,6 +30,7 @@ pub use histogram::{Histogram, Observed};
 pub use memory::MemoryStore;
 pub use outcome::{Deadline, Failure, Outcome, Outcomes};
 pub use shards::{Shard, ShardStats};
+pub use striped::{Mine, Striped};
 pub use tidegate_core::{Action, Group, HoldId, Operation};
 pub use timing::{Timed, Timing};
 

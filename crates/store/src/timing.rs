@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use tidegate_core::Timestamp;
 
-use crate::histogram::{Histogram, SHARDS, thread_number};
+use crate::histogram::Histogram;
+use crate::striped::Striped;
 
 /// How many in a millisecond are much, and of how many one is timed then.
 const MUCH: u32 = 16;
@@ -21,12 +22,11 @@ const CALM_MS: u64 = 4;
 pub struct Timing {
     /// What was timed. What is known to have taken some time can be put in here, too.
     pub histogram: Histogram,
-    gates: [Gate; SHARDS],
+    gates: Striped<Gate>,
 }
 
 /// What one thread has had to time of late; several may share one.
 #[derive(Debug, Default)]
-#[repr(align(128))]
 struct Gate {
     much: AtomicBool,
     /// How many were not timed since the last that was.
@@ -45,9 +45,11 @@ impl Timing {
     /// Something begins.
     #[inline]
     pub fn begin(&self) -> Timed {
-        let gate = self.gate();
-        if gate.much.load(Ordering::Relaxed) && gate.owed.load(Ordering::Relaxed) + 1 < MUCH {
-            gate.owed.fetch_add(1, Ordering::Relaxed);
+        let gate = self.gates.mine().stripe;
+        let owed = gate.owed.load(Ordering::Relaxed) + 1;
+        if gate.much.load(Ordering::Relaxed) && owed < MUCH {
+            // Threads that share a gate may lose one in a great many.
+            gate.owed.store(owed, Ordering::Relaxed);
             return Timed(None);
         }
         Timed(Some(Instant::now()))
@@ -57,12 +59,8 @@ impl Timing {
     #[inline]
     pub fn end(&self, Timed(since): Timed, now: Timestamp) {
         let Some(since) = since else { return };
-        let weight = self.gate().timed(now.as_millis());
+        let weight = self.gates.mine().stripe.timed(now.as_millis());
         self.histogram.observe_many(since.elapsed(), weight);
-    }
-
-    fn gate(&self) -> &Gate {
-        &self.gates[thread_number() % SHARDS]
     }
 }
 
