@@ -42,14 +42,16 @@ export function HotKeys({ keys, now }) {
 
 const Hot = ({ since, now }) => html`<${Pill} level="warning" icon="hot_key" test="hot">${since ? html`<span class="visually-hidden">hot for </span>${age(since, now)}` : 'hot'}<//>`;
 
-const KINDS = [['users', 'Users'], ['addresses', 'Addresses'], ['tenants', 'Tenants'], ['rules', 'Rules'], ['tiers', 'Tiers'], ['countries', 'Countries']];
+const KINDS = [['users', 'Users'], ['addresses', 'Addresses'], ['tenants', 'Tenants'], ['descriptors', 'Descriptors'], ['rules', 'Rules'], ['tiers', 'Tiers'], ['countries', 'Countries']];
 const PERIODS = [['5m', '5 min'], ['1h', '1 h'], ['24h', '24 h']];
 
 export function TopRefused({ insight }) {
-  const [kind, setKind] = useState('users');
+  const [chosen, setKind] = useState(null);
   const [period, setPeriod] = useState('5m');
-  const refusals = insight?.refusals ?? {};
-  const list = refusals[period]?.[kind];
+  const refused = insight?.refusals?.[period] ?? {};
+  // Behind a proxy that describes requests there are no users.
+  const kind = chosen ?? (!refused.users?.length && refused.descriptors?.length ? 'descriptors' : 'users');
+  const list = refused[kind];
   return html`<${Panel} id="top" title="Most refused" wide="third last" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
     <${Choice} label="Kind" options=${KINDS} value=${kind} onChange=${setKind} />
     <div class="top-list" data-test=${`refused-${kind}`}><${TopList} kind=${kind} list=${list} /></div>

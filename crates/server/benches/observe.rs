@@ -1,7 +1,7 @@
 //! What does it cost a decision to be counted, timed and looked at?
 //!
-//! `Node::decide`, which does all of that, beside the limiter alone, with the same rules and requests, on memory. Rounds take
-//! turns, so that whatever else the machine does happens to both; the median of the ratios counts.
+//! `Node::decide`, which does all of that, beside the node's limiter alone, with the same requests and counters, on memory. Rounds
+//! take turns, so that whatever else the machine does happens to both; the median of the ratios counts.
 //!
 //! One request in ten is refused, and one in ten is of one user, who is hot. The others are of 100,000 users, few of whom ask most.
 //! At this rate refusals are a flood, of which one in sixteen is looked at.
@@ -16,8 +16,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate::{Limiter, Request};
-use tidegate_rules::{Source, load};
+use tidegate::Request;
 use tidegate_server::front::{Base, Front, Node};
 use tidegate_server::{Config, RulesFeed};
 
@@ -65,13 +64,12 @@ fn main() {
     let effort = if short {
         Effort { rounds: 3, per_round: 20_000 }
     } else {
-        Effort { rounds: 31, per_round: 400_000 }
+        Effort { rounds: 121, per_round: 200_000 }
     };
     let asked = asked();
-    let rules = load(&[Source { name: "bench", text: RULES }], 1).expect("rules");
-    let alone = Limiter::builder(rules).max_keys(MAX_KEYS).build().expect("a limiter");
     let node = node();
-    let by_limiter = |asked: &Asked| alone.try_check(&asked.request()).is_ok_and(|checked| checked.allowed);
+    let by_limiter =
+        |asked: &Asked| node.limiter().try_check(&asked.request()).is_ok_and(|checked| checked.allowed);
     let by_node = |asked: &Asked| node.decide(&asked.request()).is_ok_and(|checked| checked.allowed);
     // Everybody has a counter before anything is measured, and whoever is to be refused has used theirs up.
     let share = |decide: &dyn Fn(&Asked) -> bool| {

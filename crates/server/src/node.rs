@@ -55,7 +55,6 @@ pub struct Node {
     credits: bool,
     pub(crate) documentation_url: Option<String>,
     pub(crate) started: Instant,
-    in_force: ArcSwap<InForce>,
     clock: Arc<dyn Clock>,
     peers_heard: Option<PeersHeard>,
     /// The other nodes, if it knows any.
@@ -85,7 +84,7 @@ pub trait Shown: Send + Sync {
     fn status(&self) -> serde_json::Value;
 }
 
-/// The rules in force with what belongs to them.
+/// What belongs to rules in force, which keep it.
 #[derive(Debug)]
 pub(crate) struct InForce {
     /// The version their author gave them.
@@ -96,6 +95,17 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
+    fn kept_by(self, rules: &RuleSet) -> Arc<Self> {
+        let kept = Arc::new(self);
+        rules.keep(Arc::clone(&kept));
+        kept
+    }
+
+    /// What `rules` keep; those of a node always do.
+    pub(crate) fn of(rules: &RuleSet) -> Option<&Self> {
+        rules.kept()
+    }
+
     /// The version of the document that a rule is in.
     pub(crate) fn version_of(&self, rule_id: &str) -> Option<u64> {
         self.versions.get(rule_id).copied()
@@ -135,7 +145,10 @@ impl Node {
         let limiter = limiter.build()?;
         let clock = config.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
         let metrics = Metrics::default();
-        let table = metrics.decisions.table(&limiter.rules(), None);
+        let (document_version, versions) = (loaded.document_version, loaded.versions);
+        let rules = limiter.rules();
+        let in_force = InForce { table: Table::new(&rules), document_version, versions };
+        metrics.decisions.count_in(in_force.kept_by(&rules));
         Ok(Self {
             limiter,
             store_kind: config.store.as_ref().map_or("memory", SharedStore::kind).to_owned(),
@@ -150,11 +163,6 @@ impl Node {
             credits: config.credits,
             documentation_url: config.documentation_url.clone(),
             started: Instant::now(),
-            in_force: ArcSwap::from_pointee(InForce {
-                document_version: loaded.document_version,
-                table,
-                versions: loaded.versions,
-            }),
             metrics,
             clock,
             peers_heard: config.peers_heard.clone().or_else(|| config.cluster.as_ref().map(heard)),
@@ -294,7 +302,7 @@ impl Node {
         let timed = self.metrics.decision_seconds.begin();
         let checked = self.limiter.try_check_descriptors(domain, descriptors).map_err(refused)?;
         self.metrics.decision_seconds.end(timed, checked.decision.at);
-        self.count_descriptors(&checked, descriptors);
+        self.count_descriptors(domain, descriptors, &checked);
         Ok(checked)
     }
 
@@ -308,7 +316,7 @@ impl Node {
         self.admit_credits(descriptors)?;
         let checked = self.limiter.check_descriptors(domain, descriptors, arrived).await;
         self.took(arrived.elapsed());
-        self.count_descriptors(&checked, descriptors);
+        self.count_descriptors(domain, descriptors, &checked);
         Ok(checked)
     }
 
@@ -336,9 +344,9 @@ impl Node {
         self.rls_extras.metadata
     }
 
-    fn count_descriptors(&self, checked: &CheckedDescriptors, descriptors: &[Descriptor<'_>]) {
+    fn count_descriptors(&self, domain: &str, descriptors: &[Descriptor<'_>], checked: &CheckedDescriptors) {
         self.count(&checked.decision, checked.rules());
-        self.insight.see_descriptors(&checked.decision, checked.rules());
+        self.insight.see_descriptors(domain, descriptors, checked);
         self.metrics.descriptors.count(&checked.said, descriptors, checked.rules());
     }
 
@@ -346,13 +354,17 @@ impl Node {
         self.metrics.decision_seconds.histogram.observe(took);
     }
 
+    #[inline]
     fn take_note(&self, request: &Request<'_>, checked: &Checked) {
         self.count(checked, checked.rules());
         self.insight.see(request, checked, checked.rules());
     }
 
+    #[inline]
     fn count(&self, decision: &Decision, rules: &RuleSet) {
-        self.metrics.decisions.count(&self.in_force.load().table, decision, rules);
+        if let Some(InForce { table, .. }) = InForce::of(rules) {
+            self.metrics.decisions.count(table, decision, rules);
+        }
         if self.traces.is_some() {
             traces::note(decision, rules);
         }
@@ -366,10 +378,6 @@ impl Node {
         let checked = self.limiter.explain(request).await.map_err(refused)?;
         let identities = self.limiter.identities(&checked, request).map_err(refused)?;
         Ok((checked, identities))
-    }
-
-    pub(crate) fn in_force(&self) -> Arc<InForce> {
-        self.in_force.load_full()
     }
 
     /// What time it is.
@@ -426,11 +434,13 @@ impl Node {
 
     /// Puts other rules in force.
     pub(crate) fn put_in_force(&self, loaded: Loaded) {
-        self.limiter.set_rules(loaded.rules);
+        let Loaded { rules, document_version, versions } = loaded;
+        let in_force = InForce { table: Table::new(&rules), document_version, versions };
+        let in_force = in_force.kept_by(&rules);
+        self.limiter.set_rules(rules);
+        // Now the rules before the last are gone, and with them what only they knew.
+        self.metrics.decisions.count_in(in_force);
         let rules = self.limiter.rules();
-        let table = self.metrics.decisions.table(&rules, Some(&self.in_force.load().table));
-        let (document_version, versions) = (loaded.document_version, loaded.versions);
-        self.in_force.store(Arc::new(InForce { document_version, table, versions }));
         self.rules_changed.notify_waiters();
         self.note(Concern::Rules, Vec::new());
         tracing::info!(version = rules.version(), rules = rules.len(), "rules in force");
@@ -469,7 +479,8 @@ impl Node {
         let wait = async {
             loop {
                 let changed = self.rules_changed.notified();
-                if self.in_force.load().version_of(rule_id) == version {
+                let rules = self.limiter.rules();
+                if InForce::of(&rules).and_then(|it| it.version_of(rule_id)) == version {
                     return;
                 }
                 changed.await;

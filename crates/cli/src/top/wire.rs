@@ -206,6 +206,8 @@ pub(super) struct Refused {
     #[serde(deserialize_with = "first::<_, _, 10>")]
     pub(super) tenants: Vec<Named>,
     #[serde(deserialize_with = "first::<_, _, 10>")]
+    pub(super) descriptors: Vec<Named>,
+    #[serde(deserialize_with = "first::<_, _, 10>")]
     pub(super) rules: Vec<Named>,
 }
 

@@ -99,10 +99,7 @@ impl RuleSet {
         secret: &Secret,
     ) -> Operation<'_> {
         let terms = &self.terms[rule as usize];
-        let tag = match descriptor.limit {
-            None => self.tag(rule, domain, descriptor, secret),
-            Some(limit) => brought_tag(domain, descriptor, &limit, secret),
-        };
+        let tag = self.descriptor_tag(rule, domain, descriptor, secret);
         let key = Key::with_hash(&terms.rule_id, terms.rule_hash, quota.algorithm(), tag);
         let (cost, action) = match descriptor.hits {
             // Whoever looks wants to know whether anything is left.
@@ -120,7 +117,17 @@ impl RuleSet {
 
     /// Who is counted: the values that the rule leaves open. The domain's name keeps the counters of all the rules
     /// that leave nothing open from being in one place.
-    fn tag(&self, rule: u32, domain: &str, descriptor: &Descriptor<'_>, secret: &Secret) -> Tag {
+    /// Who is counted when `rule` counts a descriptor, as far as it tells them apart.
+    pub fn descriptor_tag(
+        &self,
+        rule: u32,
+        domain: &str,
+        descriptor: &Descriptor<'_>,
+        secret: &Secret,
+    ) -> Tag {
+        if let Some(limit) = &descriptor.limit {
+            return brought_tag(domain, descriptor, limit, secret);
+        }
         let mut encoding = secret.encode();
         encoding.part(DOMAIN, domain.as_bytes());
         if let Some(about) = &self.rule(rule).descriptor {

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{Door, rfc3339};
 use crate::health::Change;
+use crate::node::InForce;
 use crate::reply::{self, Reply};
 
 /// How the node is doing.
@@ -59,7 +60,7 @@ impl HealthBody {
     pub(super) fn new(door: &Door) -> Self {
         let health = &door.node.health;
         let condition = health.condition();
-        let in_force = door.node.in_force();
+        let rules = door.node.limiter.rules();
         Self {
             status: condition.mode.name(),
             reasons: condition.reasons.clone(),
@@ -67,8 +68,8 @@ impl HealthBody {
             store_unwell_since: condition.store_unwell_since.map(|since| rfc3339(since.as_millis())),
             changes: health.changes(SHOWN_CHANGES).into_iter().map(ChangeBody::from).collect(),
             store: door.node.store_kind.clone(),
-            rules_version: in_force.table.rules().version(),
-            document_version: in_force.document_version,
+            rules_version: rules.version(),
+            document_version: InForce::of(&rules).and_then(|it| it.document_version),
             rules_age: door.node.pulse.as_ref().map(|pulse| pulse.age().as_secs_f64()),
         }
     }

@@ -72,6 +72,8 @@ struct PeriodBody {
     addresses: Vec<RefusedBody>,
     /// Tenants.
     tenants: Vec<RefusedBody>,
+    /// What proxies said about requests that was over a limit.
+    descriptors: Vec<RefusedBody>,
     /// The rules that refused.
     rules: Vec<RefusedBody>,
     /// The tiers or plans of those who were refused.
@@ -88,6 +90,7 @@ impl PeriodBody {
             users: most(By::User),
             addresses: most(By::Address),
             tenants: most(By::Tenant),
+            descriptors: most(By::Descriptor),
             rules: most(By::Rule),
             tiers: most(By::Tier),
             countries: refusals.knows_countries().then(|| most(By::Country)),

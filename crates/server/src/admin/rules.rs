@@ -14,6 +14,7 @@ use tidegate_sources::Aside;
 use super::Door;
 use super::change::{book, refuse, tagged};
 use crate::body;
+use crate::node::InForce;
 use crate::reply::{self, Reply, Wrong};
 
 /// The largest document that is looked at: some 50,000 rules.
@@ -113,11 +114,10 @@ impl From<&Problem> for Mistake {
 }
 
 pub(super) async fn list(State(door): State<Arc<Door>>) -> Reply {
-    let in_force = door.node.in_force();
-    let rules = in_force.table.rules();
+    let rules = door.node.limiter.rules();
     let body = RulesBody {
         rules_version: rules.version(),
-        document_version: in_force.document_version,
+        document_version: InForce::of(&rules).and_then(|it| it.document_version),
         rules: rules.rules().map(to_json).collect(),
         aside: door.node.aside().iter().map(AsideBody::from).collect(),
     };
@@ -125,9 +125,10 @@ pub(super) async fn list(State(door): State<Arc<Door>>) -> Reply {
 }
 
 pub(super) async fn show(State(door): State<Arc<Door>>, Path(rule_id): Path<String>) -> Reply {
-    let in_force = door.node.in_force();
-    match in_force.table.rules().get(&rule_id) {
-        Some(rule) => tagged(reply::json(StatusCode::OK, &to_json(rule)), in_force.version_of(&rule_id)),
+    let rules = door.node.limiter.rules();
+    let version = InForce::of(&rules).and_then(|it| it.version_of(&rule_id));
+    match rules.get(&rule_id) {
+        Some(rule) => tagged(reply::json(StatusCode::OK, &to_json(rule)), version),
         None => {
             let message = "there is no such rule; /v1/rules lists them";
             Wrong::new(StatusCode::NOT_FOUND, "not_found", message).about("rule_id").into()

@@ -137,7 +137,7 @@ pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
         uptime_seconds: node.started.elapsed().as_secs(),
         draining: node.is_draining(),
         health: HealthBody::new(&door),
-        rules: node.in_force().table.rules().len(),
+        rules: node.limiter.rules().len(),
         keys: memory.map_or(0, MemoryStore::keys),
         overflowed: memory.map_or(0, MemoryStore::overflowed),
         store: StoreBody::new(node),

@@ -1,27 +1,32 @@
 //! Keys that are asked for very often, found without making anybody wait.
 //!
-//! One decision in 32 is looked at, and stands for 32; if the threshold is low, more of them, down to each. Keys are
-//! counted in parts by their hash, each behind a lock that is tried and never waited for. Names are made for keys that come twice
-//! in a window, which few of a flood of ever new ones do.
+//! All of few decisions are looked at, and one in 64 of many; if the threshold is low, more of them, down to each. Keys are counted
+//! in parts by their hash, each behind a lock that is tried and never waited for. Names are made for keys that come twice in a
+//! window, which few of a flood of ever new ones do.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tidegate::{Decision, Request, RuleSet};
-use tidegate_core::{Identity, Path, Secret, Tag, Timestamp};
+use tidegate::{CheckedDescriptors, Decision, Request, RuleSet};
+use tidegate_core::descriptor::{Descriptor, Said};
+use tidegate_core::{Path, Secret, Tag, Timestamp};
 use tokio::sync::broadcast;
 
 use super::heavy_hitters::{Fingerprint, HeavyHitters};
 use super::hot_board::{HotBoard, HotKey, HotKeyEvent, Named, Seen};
-use super::name;
-use super::sampling::{self, DECISIONS};
+use super::name::{self, Described};
+use super::sampling::{DECISIONS, Effort};
 
-/// Of how many decisions one is looked at.
-const USUAL_STRIDE: u32 = 32;
+/// So many decisions of a thread and a tenth of a second are looked at each.
+const FEW: u32 = 100;
+
+/// Of how many others one is.
+const USUAL_STRIDE: u32 = 64;
 
 /// A key at the threshold is seen so often a second at least, if there are so many requests: enough to tell its rate.
-const LEAST_SAMPLES: u32 = 300;
+const LEAST_SAMPLES: u32 = 150;
 
 /// In how many parts keys are counted.
 const PARTS: usize = 8;
@@ -36,7 +41,7 @@ const EVENTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct HotKeys {
     secret: Secret,
-    stride: u32,
+    effort: Effort,
     parts: [Mutex<Part>; PARTS],
     board: Mutex<HotBoard>,
     events: broadcast::Sender<HotKeyEvent>,
@@ -62,7 +67,7 @@ impl HotKeys {
     pub(crate) fn new(threshold: NonZeroU32, secret: Secret, now: Timestamp) -> Self {
         Self {
             secret,
-            stride: (threshold.get() / LEAST_SAMPLES).clamp(1, USUAL_STRIDE),
+            effort: Effort { few: FEW, mean: (threshold.get() / LEAST_SAMPLES).clamp(1, USUAL_STRIDE) },
             parts: Default::default(),
             board: Mutex::new(HotBoard::new(u64::from(threshold.get()), now)),
             events: broadcast::Sender::new(EVENTS),
@@ -72,27 +77,57 @@ impl HotKeys {
     /// Takes note of a decision, or of none, as chance has it.
     #[inline]
     pub(crate) fn see(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
-        if sampling::is_due(&DECISIONS, self.stride) {
-            self.look_at(request, decision, rules);
+        if let Some(stands_for) = DECISIONS.with(|sampler| sampler.pass(decision.at, self.effort)) {
+            self.look_at(request, decision, rules, stands_for);
+        }
+    }
+
+    /// The same for a decision on what a proxy says about a request.
+    #[inline]
+    pub(crate) fn see_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        checked: &CheckedDescriptors,
+    ) {
+        let at = checked.decision.at;
+        if let Some(stands_for) = DECISIONS.with(|sampler| sampler.pass(at, self.effort)) {
+            self.look_at_descriptors(domain, descriptors, checked, stands_for);
         }
     }
 
     #[inline(never)]
-    fn look_at(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+    fn look_at_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        checked: &CheckedDescriptors,
+        stands_for: u64,
+    ) {
+        let rules = checked.rules();
+        for (said, descriptor) in checked.said.iter().zip(descriptors) {
+            let Said::Verdict(rule, _) = *said else { continue };
+            let tag = rules.descriptor_tag(rule, domain, descriptor, &self.secret);
+            let rule = &*rules.rule(rule).id;
+            self.count(fingerprint(rule, tag), rule, Described(&descriptor.entries), stands_for);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet, stands_for: u64) {
         let Ok(path) = Path::parse(request.path) else { return };
         for said in &decision.verdicts {
             let Some(identity) = rules.identity(said.rule, request, &path) else { continue };
             let rule = &*rules.rule(said.rule).id;
-            self.count(fingerprint(rule, identity.tag(&self.secret)), rule, &identity);
+            self.count(fingerprint(rule, identity.tag(&self.secret)), rule, identity, stands_for);
         }
     }
 
-    fn count(&self, key: Fingerprint, rule: &str, identity: &Identity<'_>) {
+    fn count(&self, key: Fingerprint, rule: &str, identity: impl Display, weight: u64) {
         let part = usize::from(key.0[1].to_le_bytes()[0]) % PARTS;
         // Whoever is in the way is done before it would matter that this one was not counted.
         let Some(mut part) = self.parts[part].try_lock() else { return };
         let Part { now, before } = &mut *part;
-        let weight = u64::from(self.stride);
         let counted = now.add(key, weight);
         if counted.value.is_none() && counted.certain() > weight {
             let known = before.get(key).and_then(|before| before.value.clone());

@@ -14,11 +14,11 @@ mod sampling;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Decision, Request, RuleSet, Status};
+use tidegate::{CheckedDescriptors, Decision, Request, RuleSet, Status};
+use tidegate_core::descriptor::Descriptor;
 use tidegate_core::tier::TierIndex;
 use tidegate_core::{Secret, Timestamp};
 use tokio::time::sleep;
@@ -32,6 +32,9 @@ pub(crate) use hot_keys::HotKeys;
 use refusals::Refusal;
 pub(crate) use refusals::{By, Refusals, Refused};
 pub(crate) use rings::Period;
+
+/// What Envoy calls the entry with the address of a client.
+const REMOTE_ADDRESS: &str = "remote_address";
 
 /// How often to look whether keys have become hot.
 const LOOK: Duration = Duration::from_millis(50);
@@ -61,24 +64,32 @@ impl Insight {
         self.hot_keys.see(request, decision, rules);
         if !decision.allowed {
             let Request { user, tenant, ip, .. } = *request;
-            self.see_refusal((user, tenant, ip), decision, rules);
+            self.see_refusal(Refusal { user, tenant, ip, ..Refusal::default() }, decision, rules);
         }
     }
 
-    /// Takes note of the decision on what a proxy says about a request, which does not tell who asks.
-    pub(crate) fn see_descriptors(&self, decision: &Decision, rules: &RuleSet) {
-        if !decision.allowed {
-            self.see_refusal((None, None, None), decision, rules);
+    /// Takes note of the decision on what a proxy says about a request.
+    pub(crate) fn see_descriptors(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        checked: &CheckedDescriptors,
+    ) {
+        self.hot_keys.see_descriptors(domain, descriptors, checked);
+        if !checked.decision.allowed {
+            let rules = checked.rules();
+            let over = checked.said.iter().zip(descriptors).find(|(said, _)| said.is_over(rules));
+            let entries = descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+            let ip = entries
+                .filter(|entry| entry.key == REMOTE_ADDRESS)
+                .find_map(|entry| entry.value.parse().ok());
+            let described = over.map(|(_, descriptor)| (domain, &*descriptor.entries));
+            self.see_refusal(Refusal { ip, described, ..Refusal::default() }, &checked.decision, rules);
         }
     }
 
     #[inline(never)]
-    fn see_refusal(
-        &self,
-        (user, tenant, ip): (Option<&str>, Option<&str>, Option<IpAddr>),
-        decision: &Decision,
-        rules: &RuleSet,
-    ) {
+    fn see_refusal<'a>(&self, refusal: Refusal<'a>, decision: &Decision, rules: &'a RuleSet) {
         // That limits could not be checked is nobody's doing.
         if decision.status == Status::Unavailable {
             return;
@@ -86,7 +97,7 @@ impl Insight {
         let rule = decision.cause().map(|rule| &*rules.rule(rule).id);
         let tier = decision.tier.map(TierIndex::get).and_then(|tier| rules.tiers().get(tier));
         let tier = tier.map(|tier| &*tier.name);
-        self.refusals.see(&Refusal { user, tenant, ip, rule, tier }, decision.at);
+        self.refusals.see(&Refusal { rule, tier, ..refusal }, decision.at);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 
+use tidegate_core::descriptor::Entry;
+
 /// No name is shown longer than this, in bytes; `…` says that there was more.
 pub(crate) const LONGEST: usize = 256;
 
@@ -45,6 +47,26 @@ impl Display for Plain<'_> {
     }
 }
 
+/// What entries of descriptors are called whose values are nobody's to read.
+const SECRETS: [&str; 8] =
+    ["api_key", "api-key", "apikey", "authorization", "token", "secret", "password", "cookie"];
+
+/// What a proxy says about a request. Values are not shown that may be secrets, going by what they are called.
+pub(crate) struct Described<'a>(pub(crate) &'a [Entry<'a>]);
+
+impl Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Entry { key, value }) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let called = key.to_ascii_lowercase();
+            let is_secret = SECRETS.iter().any(|secret| called.contains(secret));
+            let value = if is_secret { "(hidden)" } else { value };
+            write!(f, "{comma}{}={}", Plain(key), Plain(value))?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -58,6 +80,13 @@ mod tests {
         let long = "x".repeat(10_240);
         assert_eq!(shown(&long), "x".repeat(LONGEST - 3) + "…");
         assert_eq!(shown(Plain(&long)), shown(&long));
+    }
+
+    #[test]
+    fn descriptors_are_shown_but_for_secrets() {
+        let entries = [("generic_key", "edge"), ("X-API-Key", "hunter2"), ("user", "a\nb")];
+        let entries = entries.map(|(key, value)| Entry { key, value });
+        assert_eq!(shown(Described(&entries)), "generic_key=edge, X-API-Key=(hidden), user=a\\nb");
     }
 
     proptest! {

@@ -1,26 +1,25 @@
 //! Who is refused, by what, and when.
 //!
-//! Every refusal is counted while there are no more than [`PLENTY`] in a second; then one in sixteen, which stands for sixteen. The
-//! lock is tried and never waited for: what is not counted for it is counted as not counted.
+//! Every refusal is counted while there are few; of a flood one in 128, which stands for those before it. The lock is tried and never
+//! waited for: what is not counted for it is counted as not counted.
 
+use std::iter;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tidegate_core::descriptor::Entry;
 use tidegate_core::request::counted_ip;
 use tidegate_core::{Secret, Timestamp};
 
 use super::countries::Countries;
 use super::heavy_hitters::{Counted, Fingerprint, merge};
-use super::name::{self, Plain};
+use super::name::{self, Described, Plain};
 use super::rings::{Name, Period, Rings};
-use super::sampling::{self, REFUSALS};
+use super::sampling::{Effort, REFUSALS};
 
-/// More refusals than these in a second are a flood.
-const PLENTY: u64 = 2_000;
-
-/// Of how many refusals in a flood one is counted.
-const STRIDE: u32 = 16;
+/// More refusals than these by a thread in a tenth of a second are a flood.
+const EFFORT: Effort = Effort { few: 100, mean: 128 };
 
 /// How many of each kind are shown.
 const SHOWN: usize = 10;
@@ -39,9 +38,10 @@ pub(crate) enum By {
     Rule,
     Tier,
     Country,
+    Descriptor,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// A request that was refused.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +49,8 @@ pub(crate) struct Refusal<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) tenant: Option<&'a str>,
     pub(crate) ip: Option<IpAddr>,
+    /// What a proxy said about it that is over a limit, and in which domain.
+    pub(crate) described: Option<(&'a str, &'a [Entry<'a>])>,
     /// The id of the rule it is put down to.
     pub(crate) rule: Option<&'a str>,
     pub(crate) tier: Option<&'a str>,
@@ -70,8 +72,6 @@ pub(crate) struct Refusals {
     secret: Secret,
     countries: Option<Countries>,
     book: Mutex<Book>,
-    /// Up to which second since the epoch there is a flood.
-    flood_until: AtomicU64,
     not_counted: AtomicU64,
 }
 
@@ -80,39 +80,27 @@ struct Book {
     by: [Rings; KINDS],
     /// By hour of the day (UTC), with the number of the hour since the epoch.
     hours: [(u64, u64); 24],
-    /// How many there were in the last second that there were any.
-    second: (u64, u64),
 }
 
 impl Refusals {
     pub(crate) fn new(secret: Secret, countries: Option<Countries>) -> Self {
-        let (book, flood_until, not_counted) = Default::default();
-        Self { secret, countries, book, flood_until, not_counted }
+        let (book, not_counted) = Default::default();
+        Self { secret, countries, book, not_counted }
     }
 
     /// Takes note of a refusal.
     pub(crate) fn see(&self, refusal: &Refusal<'_>, at: Timestamp) {
-        let second = at.as_millis() / 1000;
-        // Seconds that a clock was turned back from do not count.
-        let flood =
-            self.flood_until.load(Ordering::Relaxed).checked_sub(second).is_some_and(|left| left <= 1);
-        if flood && !sampling::is_due(&REFUSALS, STRIDE) {
-            return;
-        }
-        let weight = if flood { u64::from(STRIDE) } else { 1 };
+        let Some(weight) = REFUSALS.with(|sampler| sampler.pass(at, EFFORT)) else { return };
         let Some(mut book) = self.book.try_lock() else {
             self.not_counted.fetch_add(weight, Ordering::Relaxed);
             return;
         };
-        if book.meter(second, weight) > PLENTY {
-            self.flood_until.store(second + 1, Ordering::Relaxed);
-        }
         book.count_hour(at, weight);
         self.count(&mut book, refusal, weight, at);
     }
 
     fn count(&self, book: &mut Book, refusal: &Refusal<'_>, weight: u64, at: Timestamp) {
-        let Refusal { user, tenant, ip, rule, tier } = *refusal;
+        let Refusal { user, tenant, ip, described, rule, tier } = *refusal;
         let mut add = |by: By, parts: &[&[u8]], name: &dyn Fn() -> String| {
             let mut encoding = self.secret.encode();
             for part in parts {
@@ -137,6 +125,11 @@ impl Refusals {
             Some(IpAddr::V4(v4)) => add(By::Address, &[&v4.octets()], &|| v4.to_string()),
             Some(IpAddr::V6(v6)) => add(By::Address, &[&v6.octets()], &|| format!("{v6}/{IPV6_PREFIX}")),
             None => {}
+        }
+        if let Some((domain, entries)) = described {
+            let texts = entries.iter().flat_map(|entry| [entry.key, entry.value]);
+            let parts: Vec<&[u8]> = iter::once(domain).chain(texts).map(str::as_bytes).collect();
+            add(By::Descriptor, &parts, &|| name::shown(Described(entries)));
         }
         if let Some(code) = self.countries.as_ref().zip(ip).and_then(|(countries, ip)| countries.of(ip)) {
             add(By::Country, &[code.as_bytes()], &|| plain(code));
@@ -172,15 +165,6 @@ impl Refusals {
 }
 
 impl Book {
-    /// How many there were in this second.
-    fn meter(&mut self, second: u64, weight: u64) -> u64 {
-        if self.second.0 != second {
-            self.second = (second, 0);
-        }
-        self.second.1 += weight;
-        self.second.1
-    }
-
     fn count_hour(&mut self, at: Timestamp, weight: u64) {
         let hour = at.as_millis() / HOUR_MS;
         let Some(slot) = usize::try_from(hour % 24).ok().and_then(|hour| self.hours.get_mut(hour)) else {
@@ -221,6 +205,7 @@ mod tests {
             ip: Some("2001:db8:1:2:3::4".parse().unwrap()),
             rule: Some("orders"),
             tier: Some("free"),
+            described: None,
         };
         let bob = Refusal {
             user: Some("bob"),

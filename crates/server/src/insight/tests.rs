@@ -68,6 +68,19 @@ fn a_hammered_key_is_hot_after_a_window_and_told_of_once() {
     assert_eq!((stand.insight.hot_keys.hot(), stand.insight.hot_keys.top().len()), (0, 0));
 }
 
+/// With little traffic nothing is hot, and yet it is known what there is most of.
+#[test]
+fn few_requests_are_all_seen() {
+    let stand = Stand::new(10_000, 1_000_000);
+    for (name, times) in [("alice", 6), ("bob", 4), ("carol", 1)] {
+        (0..times).for_each(|_| stand.decide(&user(name)));
+    }
+    stand.end_window();
+    let top = stand.insight.hot_keys.top();
+    let top: Vec<_> = top.iter().map(|key| (&*key.identity, key.rate, key.since)).collect();
+    assert_eq!(top, [("alice", 15, None), ("bob", 10, None)], "names are made for keys that come twice");
+}
+
 #[test]
 fn an_estimated_rate_is_near_the_true_one() {
     let stand = Stand::new(10_000, 1_000_000);

@@ -1,17 +1,22 @@
 //! Counting decisions by rule, tier and outcome.
 //!
-//! Labels are looked up once, not per request: the rules in force carry a [`Table`] beside them in which position of
-//! rule and tier leads to the counters. A series comes to be when it is first counted, so that 10,000 rules nobody
-//! meets cost a scrape nothing, and goes on when the rules are replaced.
+//! Rules keep a [`Table`] in which every thread has counters of its own, so that a decision costs one addition that nobody else's
+//! stands in the way of. Reading adds them up. A series comes to be when it is first counted, so that 10,000 rules nobody meets cost
+//! a scrape nothing, and goes on when the rules are replaced.
 
+use std::array;
 use std::collections::{BTreeMap, HashSet};
+use std::iter::repeat_with;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
+use tidegate::store::Striped;
 use tidegate::{Decision, RuleSet, Status};
 use tidegate_core::tier::TierIndex;
+
+use crate::node::InForce;
 
 /// What became of a request, as the label says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,100 +50,154 @@ const NO_RULE: &str = "";
 /// The label of requests whose tier is none of the known ones.
 const OTHER_TIER: &str = "other";
 
-/// The counters of one rule and tier.
-#[derive(Debug, Default)]
-struct Series([AtomicU64; Outcome::NAMES.len()]);
+/// How many decisions there were by outcome, in the order of their names.
+pub(crate) type Counts = [u64; Outcome::NAMES.len()];
 
-impl Series {
-    fn add(&self, outcome: Outcome) {
-        self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn read(&self) -> Counts {
-        std::array::from_fn(|outcome| self.0[outcome].load(Ordering::Relaxed))
-    }
-
-    fn add_all(&self, other: &Self) {
-        for (mine, theirs) in self.0.iter().zip(&other.0) {
-            mine.fetch_add(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
-}
+/// The same while they are counted.
+type Counters = [AtomicU64; Outcome::NAMES.len()];
 
 /// Rule and tier.
 type Labels = (Arc<str>, Arc<str>);
 
-/// All series there are.
+/// How many series are made room for at a time.
+const PAGE: usize = 64;
+
+type Page = Box<[Counters; PAGE]>;
+
+/// How many pages are found without a list of them.
+const NEAR: usize = 4;
+
+/// Where decisions by some rules are counted.
+#[derive(Debug)]
+pub(crate) struct Table {
+    sheets: Striped<Sheet>,
+    /// The ids of rules by position, and the names of tiers; the last of each is for none.
+    rules: Box<[Arc<str>]>,
+    tiers: Box<[Arc<str>]>,
+}
+
+/// One thread's counters. Pages come to be as they are needed.
+#[derive(Debug, Default)]
+struct Sheet {
+    near: [OnceLock<Page>; NEAR],
+    far: OnceLock<Box<[OnceLock<Page>]>>,
+}
+
+impl Table {
+    pub(crate) fn new(rules: &RuleSet) -> Self {
+        let ids = (0..).take(rules.positions()).map(|rule| &*rules.rule(rule).id);
+        let tiers = rules.tiers().iter().map(|tier| &*tier.name);
+        Self {
+            sheets: Striped::default(),
+            rules: ids.chain([NO_RULE]).map(Arc::from).collect(),
+            tiers: tiers.chain([OTHER_TIER]).map(Arc::from).collect(),
+        }
+    }
+
+    #[inline]
+    fn add(&self, rule: usize, tier: usize, outcome: Outcome) {
+        let series = rule * self.tiers.len() + tier;
+        self.sheets.mine().add(|sheet| &sheet.counters(self, series)[outcome as usize], 1);
+    }
+
+    fn pages(&self) -> usize {
+        (self.rules.len() * self.tiers.len()).div_ceil(PAGE)
+    }
+
+    /// What was counted, if anything, in the order of rules.
+    fn read(&self) -> impl Iterator<Item = (Labels, Counts)> {
+        (0..self.pages()).flat_map(|page| {
+            let mut sums: [Counts; PAGE] = [Counts::default(); PAGE];
+            for counters in self.sheets.iter().filter_map(|sheet| sheet.page(page)) {
+                for (sum, counters) in sums.iter_mut().zip(counters.iter()) {
+                    add(sum, &counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)));
+                }
+            }
+            let counted = (page * PAGE..).zip(sums).filter(|(_, counts)| *counts != Counts::default());
+            counted.map(|(series, counts)| {
+                let (rule, tier) = (series / self.tiers.len(), series % self.tiers.len());
+                ((Arc::clone(&self.rules[rule]), Arc::clone(&self.tiers[tier])), counts)
+            })
+        })
+    }
+}
+
+impl Sheet {
+    #[inline]
+    fn counters(&self, table: &Table, series: usize) -> &Counters {
+        let page = self.near.get(series / PAGE).unwrap_or_else(|| self.far(table, series / PAGE));
+        let page = page.get_or_init(|| Box::new(array::from_fn(|_| Counters::default())));
+        &page[series % PAGE]
+    }
+
+    /// Where a page is that is not near.
+    #[cold]
+    fn far(&self, table: &Table, page: usize) -> &OnceLock<Page> {
+        let far = self.far.get_or_init(|| repeat_with(OnceLock::new).take(table.pages() - NEAR).collect());
+        &far[page - NEAR]
+    }
+
+    fn page(&self, page: usize) -> Option<&Page> {
+        match page.checked_sub(NEAR) {
+            None => self.near[page].get(),
+            Some(page) => self.far.get()?.get(page)?.get(),
+        }
+    }
+}
+
+/// All decisions there were.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
-    series: Mutex<BTreeMap<Labels, Arc<Series>>>,
-    /// What those counted that have ended, so that the totals never fall.
-    ended: Series,
+    book: Mutex<Book>,
     /// How many were counted by this node because the store could not be asked.
     local: AtomicU64,
 }
 
+#[derive(Debug, Default)]
+struct Book {
+    /// What is counted in: what the rules in force keep, and earlier ones that somebody still has.
+    in_use: Vec<Arc<InForce>>,
+    /// What was counted by rules before them.
+    before: Vec<(Labels, Counts)>,
+    /// What those counted that have ended, so that the totals never fall.
+    ended: Counts,
+}
+
 impl Decisions {
-    /// A table for `rules`. Series that belong neither to them nor to `previous` end here, which bounds how many
-    /// there can be; those of a rule just removed can still be read once more.
-    pub(crate) fn table(&self, rules: &Arc<RuleSet>, previous: Option<&Table>) -> Table {
-        if let Some(previous) = previous {
-            let sets = [rules, &previous.rules];
-            let ids = sets.into_iter().flat_map(|set| (0..).map_while(move |rule| id_of(set, rule)));
-            let ids: HashSet<&str> = ids.chain([NO_RULE]).collect();
-            let tiers: HashSet<&str> = sets
-                .iter()
-                .flat_map(|set| set.tiers().iter().map(|tier| &*tier.name))
-                .chain([OTHER_TIER])
-                .collect();
-            self.series.lock().retain(|(rule, tier), series| {
-                let goes_on = ids.contains(&**rule) && tiers.contains(&**tier);
-                if !goes_on {
-                    self.ended.add_all(series);
-                }
-                goes_on
-            });
+    /// From now on decisions are counted in this, too. Series end here that none of those in use know, which bounds how many there
+    /// can be; those of rules just replaced can still be read.
+    pub(crate) fn count_in(&self, in_force: Arc<InForce>) {
+        let mut book = self.book.lock();
+        let Book { in_use, before, ended } = &mut *book;
+        in_use.push(in_force);
+        for over in in_use.extract_if(.., |it| Arc::strong_count(it) == 1) {
+            before.extend(over.table.read());
         }
-        Table { rules: Arc::clone(rules), rows: (0..=rules.positions()).map(|_| OnceLock::new()).collect() }
+        *before = merged(std::mem::take(before));
+        let rules: HashSet<&str> = in_use.iter().flat_map(|it| &it.table.rules).map(|id| &**id).collect();
+        let tiers: HashSet<&str> = in_use.iter().flat_map(|it| &it.table.tiers).map(|name| &**name).collect();
+        before.retain(|((rule, tier), counts)| {
+            let goes_on = rules.contains(&**rule) && tiers.contains(&**tier);
+            if !goes_on {
+                add(ended, counts);
+            }
+            goes_on
+        });
     }
 
-    /// Counts `decision`, taken by `rules`: once on the rule it is put down to, and once on each shadow rule that
-    /// refused.
+    /// Counts `decision`, taken by `rules`, which have `table`: once on the rule it is put down to, and once on each shadow
+    /// rule that refused.
+    #[inline]
     pub(crate) fn count(&self, table: &Table, decision: &Decision, rules: &RuleSet) {
-        // The table lags behind the rules for a moment when they are replaced.
-        let table = std::ptr::eq(Arc::as_ptr(&table.rules), rules).then_some(table);
         if decision.status == Status::Local {
             self.local.fetch_add(1, Ordering::Relaxed);
         }
         let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
         let cause = decision.cause().map_or(rules.positions(), |rule| rule as usize);
-        self.with_series(table, rules, (cause, tier), |series| series.add(Outcome::of(decision)));
+        table.add(cause, tier, Outcome::of(decision));
         for said in decision.verdicts.iter().filter(|said| said.shadow && !said.verdict.allowed) {
-            let place = (said.rule as usize, tier);
-            self.with_series(table, rules, place, |series| series.add(Outcome::ShadowRefused));
+            table.add(said.rule as usize, tier, Outcome::ShadowRefused);
         }
-    }
-
-    fn with_series(
-        &self,
-        table: Option<&Table>,
-        rules: &RuleSet,
-        (rule, tier): (usize, usize),
-        add: impl FnOnce(&Series),
-    ) {
-        let cell = table.and_then(|table| table.rows.get(rule)).and_then(|row| {
-            row.get_or_init(|| (0..=rules.tiers().len()).map(|_| OnceLock::new()).collect()).get(tier)
-        });
-        match cell {
-            Some(cell) => add(cell.get_or_init(|| self.series(rules, rule, tier))),
-            None => add(&self.series(rules, rule, tier)),
-        }
-    }
-
-    fn series(&self, rules: &RuleSet, rule: usize, tier: usize) -> Arc<Series> {
-        let rule = u32::try_from(rule).ok().and_then(|rule| id_of(rules, rule)).unwrap_or(NO_RULE);
-        let tier = rules.tiers().get(tier).map_or(OTHER_TIER, |tier| &tier.name);
-        Arc::clone(self.series.lock().entry((rule.into(), tier.into())).or_default())
     }
 
     /// How many decisions there were, by outcome.
@@ -148,55 +207,51 @@ impl Decisions {
 
     /// How many decisions were taken without the store.
     pub(crate) fn fallbacks(&self) -> u64 {
-        let sums = self.sums();
-        let local = self.local.load(Ordering::Relaxed);
-        sums[Outcome::FailedOpen as usize] + sums[Outcome::Unavailable as usize] + local
+        without_store(&self.sums(), self.local.load(Ordering::Relaxed))
     }
 
     /// All of it at one moment. Only series that exist cost anything, and names are shared, not copied.
     pub(crate) fn read(&self) -> Counted {
-        let mut counted = Counted { totals: self.ended.read(), ..Counted::default() };
-        for ((rule, tier), series) in self.series.lock().iter() {
-            let counts = series.read();
+        let (series, totals) = self.series();
+        let mut counted = Counted { totals, local: self.local.load(Ordering::Relaxed), ..Counted::default() };
+        for ((rule, tier), counts) in series {
             add(&mut counted.totals, &counts);
-            match counted.tiers.get_mut(tier) {
-                Some(sum) => add(sum, &counts),
-                None => drop(counted.tiers.insert(Arc::clone(tier), counts)),
-            }
+            add(counted.tiers.entry(tier).or_default(), &counts);
             // Those of one rule are next to each other.
             match counted.rules.last_mut() {
-                Some((last, sum)) if last == rule => add(sum, &counts),
-                _ => counted.rules.push((Arc::clone(rule), counts)),
+                Some((last, sum)) if *last == rule => add(sum, &counts),
+                _ => counted.rules.push((rule, counts)),
             }
         }
-        counted.local = self.local.load(Ordering::Relaxed);
         counted
     }
 
     /// How many decisions there were, in the order of the names of outcomes.
     pub(crate) fn sums(&self) -> Counts {
-        let all = Series::default();
-        let series = self.series.lock();
-        series.values().map(|series| &**series).chain([&self.ended]).for_each(|series| all.add_all(series));
-        all.0.map(AtomicU64::into_inner)
+        let (series, mut sums) = self.series();
+        series.iter().for_each(|(_, counts)| add(&mut sums, counts));
+        sums
     }
 
     pub(crate) fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        for ((rule, tier), series) in self.series.lock().iter() {
-            for (index, (outcome, count)) in Outcome::NAMES.iter().zip(&series.0).enumerate() {
-                let count = count.load(Ordering::Relaxed);
+        for ((rule, tier), counts) in self.series().0 {
+            for (index, (outcome, count)) in Outcome::NAMES.iter().zip(counts).enumerate() {
                 if count > 0 || index < Outcome::ALWAYS_SHOWN {
-                    let labels = [("rule", &**rule), ("tier", &**tier), ("outcome", outcome)];
+                    let labels = [("rule", &*rule), ("tier", &*tier), ("outcome", outcome)];
                     encoder.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
                 }
             }
         }
         Ok(())
     }
-}
 
-/// How many decisions there were by outcome, in the order of their names.
-pub(crate) type Counts = [u64; Outcome::NAMES.len()];
+    /// All series, in the order of their labels, and what those counted that have ended.
+    fn series(&self) -> (Vec<(Labels, Counts)>, Counts) {
+        let book = self.book.lock();
+        let now = book.in_use.iter().flat_map(|it| it.table.read());
+        (merged(book.before.iter().cloned().chain(now).collect()), book.ended)
+    }
+}
 
 /// What was counted up to one moment.
 #[derive(Clone, Debug, Default)]
@@ -214,32 +269,76 @@ pub(crate) struct Counted {
 impl Counted {
     /// How many decisions were taken without the store.
     pub(crate) fn fallbacks(&self) -> u64 {
-        let Self { totals, local, .. } = self;
-        totals[Outcome::FailedOpen as usize] + totals[Outcome::Unavailable as usize] + local
+        without_store(&self.totals, self.local)
     }
+}
+
+fn without_store(totals: &Counts, local: u64) -> u64 {
+    totals[Outcome::FailedOpen as usize] + totals[Outcome::Unavailable as usize] + local
+}
+
+/// In the order of labels, each of which is there once.
+fn merged(mut series: Vec<(Labels, Counts)>) -> Vec<(Labels, Counts)> {
+    series.sort_by(|(one, _), (other, _)| one.cmp(other));
+    series.dedup_by(|(labels, counts), (kept, sum)| {
+        let same = labels == kept;
+        if same {
+            add(sum, counts);
+        }
+        same
+    });
+    series
 }
 
 fn add(sum: &mut Counts, more: &Counts) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-/// The id of the rule at a position that a verdict can name.
-fn id_of(rules: &RuleSet, rule: u32) -> Option<&str> {
-    ((rule as usize) < rules.positions()).then(|| &*rules.rule(rule).id)
-}
+#[cfg(test)]
+mod tests {
+    use std::thread;
 
-/// Where the counters of the rules in force are. The last row and column are for no rule and no known tier.
-#[derive(Debug)]
-pub(crate) struct Table {
-    rules: Arc<RuleSet>,
-    rows: Box<[OnceLock<Row>]>,
-}
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use tidegate_core::rule::Rule;
+    use tidegate_core::{Facet, Quota, RuleSetParts};
 
-type Row = Box<[OnceLock<Arc<Series>>]>;
+    use super::*;
 
-impl Table {
-    /// The rules it is for.
-    pub(crate) fn rules(&self) -> &Arc<RuleSet> {
-        &self.rules
+    /// So many rules that not all are near.
+    const RULES: usize = 400;
+
+    fn rules() -> RuleSet {
+        let rule = |n: usize| Rule::new(format!("rule-{n:03}"), Facet::User, Quota::per_minute(1));
+        RuleSet::new(RuleSetParts { rules: (0..RULES).map(rule).collect(), ..RuleSetParts::default() })
+            .unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn a_table_says_what_all_threads_counted(steps in vec((0..=RULES, 0..3_usize), 0..200)) {
+            let table = Table::new(&rules());
+            let outcomes = [Outcome::Allowed, Outcome::Refused, Outcome::ShadowRefused];
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| steps.iter().for_each(|(rule, outcome)| table.add(*rule, 0, outcomes[*outcome])));
+                }
+            });
+            let mut expected: BTreeMap<Labels, Counts> = BTreeMap::new();
+            for (rule, outcome) in steps {
+                let id = if rule == RULES { NO_RULE.into() } else { format!("rule-{rule:03}").into() };
+                expected.entry((id, OTHER_TIER.into())).or_default()[outcome] += 3;
+            }
+            prop_assert_eq!(merged(table.read().collect()), expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn series_of_one_name_become_one() {
+        let labels = |rule: &str| (rule.into(), "t".into());
+        let series = vec![(labels("b"), [1; 5]), (labels("a"), [2; 5]), (labels("b"), [3; 5])];
+        assert_eq!(merged(series), [(labels("a"), [2; 5]), (labels("b"), [4; 5])]);
     }
 }

@@ -27,7 +27,8 @@ async fn insight(server: &Running) -> Value {
 #[tokio::test]
 async fn nothing_has_its_shape() {
     let server = start(RULES).await;
-    let none = json!({"users": [], "addresses": [], "tenants": [], "rules": [], "tiers": []});
+    let none =
+        json!({"users": [], "addresses": [], "tenants": [], "descriptors": [], "rules": [], "tiers": []});
     let expected = json!({
         "hot_keys": [], "not_counted": 0,
         "refusals": {"5m": none, "1h": none, "24h": none, "by_hour": vec![0; 24]},
@@ -110,17 +111,30 @@ async fn a_hammered_key_becomes_hot_and_cools_down() {
 }
 
 #[tokio::test]
-async fn descriptors_are_counted_by_rule() {
+async fn requests_that_a_proxy_describes_are_seen_too() {
     let server = start(RULES).await;
-    let body = r#"{"domain":"edge","descriptors":[{"entries":[{"key":"a","value":"b"}]}]}"#;
+    let body = |value: &str| {
+        let entry = |key: &str, value: &str| json!({"entries": [{"key": key, "value": value}]});
+        let descriptors = json!([entry("remote_address", "203.0.113.7"), entry("a", value)]);
+        json!({"domain": "edge", "descriptors": descriptors}).to_string()
+    };
     let mut statuses = Vec::new();
-    for _ in 0..3 {
-        statuses.push(send(server.addresses.http, Ask::post("/json", body)).await.status.as_u16());
+    for value in ["b", "b", "c", "b", "<script>"] {
+        statuses.push(send(server.addresses.http, Ask::post("/json", body(value))).await.status.as_u16());
     }
-    assert_eq!(statuses, [200, 429, 429]);
+    assert_eq!(statuses, [200, 429, 200, 429, 200]);
     let seen = insight(&server).await["refusals"]["1h"].clone();
-    assert_eq!(seen["rules"], json!([{"name": "described", "count": 2, "error": 0}]));
+    let twice = |name: &str| json!([{"name": name, "count": 2, "error": 0}]);
+    assert_eq!(seen["descriptors"], twice("a=b"));
+    assert_eq!(seen["rules"], twice("described"));
+    assert_eq!(seen["addresses"], twice("203.0.113.7"));
     assert_eq!(seen["users"], json!([]));
+    server.clock.advance(Span::from_millis(500));
+    let busiest = async || insight(&server).await["hot_keys"].clone();
+    eventually("keys are seen", async || busiest().await != json!([])).await;
+    let expected =
+        json!([{"rule": "described", "identity": "a=b", "rate_per_second": 6, "since": null, "hot": false}]);
+    assert_eq!(busiest().await, expected);
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ pub(crate) fn refused(model: &Model, room: usize, palette: Palette) -> Lines {
         ("USERS REFUSED MOST, 5 MINUTES", &refused.users),
         ("ADDRESSES REFUSED MOST", &refused.addresses),
         ("TENANTS REFUSED MOST", &refused.tenants),
+        ("DESCRIPTORS REFUSED MOST", &refused.descriptors),
         ("RULES THAT REFUSED MOST", &refused.rules),
     ];
     let mut lines = Vec::new();

@@ -12,6 +12,7 @@ const RULES: &str = "
 rules:
   - { rule_id: each, identifier_type: user_id, algorithm: fixed_window, limit: 1, window: 366d }
   - { rule_id: tenant, identifier_type: tenant_id, on_missing_identity: skip, limit: 1000000, window: 1m }
+  - { rule_id: described, algorithm: fixed_window, limit: 1, window: 366d, descriptor: { domain: edge, entries: [{ key: who }] } }
 ";
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -63,6 +64,11 @@ async fn hostile_names_are_shown_and_do_nothing() {
             assert!(status == expected || resource != "/", "{answer}");
         }
     }
+    for name in &names {
+        let entries = json!([{"entries": [{"key": "who", "value": name}]}]);
+        let body = json!({"domain": "edge", "descriptors": entries}).to_string();
+        (0..2).for_each(|_| _ = ask(&site.node.http, "POST", "/json", &body));
+    }
     let hot = json!({"user": names[0], "tenant": names[1], "resource": "/"}).to_string();
     let traffic = Traffic::batches(&site.node, &hot, 10);
 
@@ -73,12 +79,15 @@ async fn hostile_names_are_shown_and_do_nothing() {
     }
     site.until("[...document.querySelectorAll('[data-test=hot-key]')].some(e => /<script>/.test(e.textContent) && e.querySelector('[data-test=hot]'))").await;
     site.is_whole("users").await;
-    for kind in ["Addresses", "Tenants", "Rules", "Tiers", "Countries"] {
+    for kind in ["Addresses", "Tenants", "Descriptors", "Rules", "Tiers", "Countries"] {
         let press = format!(
             "[...document.querySelectorAll('button')].find(b => b.textContent === '{kind}').click();"
         );
         site.browser.eval(&press).await;
         site.is_whole(kind).await;
+        if kind == "Descriptors" {
+            site.until("document.querySelector('[data-test=refused-descriptors]').textContent.includes('who=<script>')").await;
+        }
     }
     for width in [1366, 3840] {
         site.browser.resize(width, 1000).await;
