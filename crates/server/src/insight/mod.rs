@@ -64,7 +64,7 @@ impl Insight {
         self.hot_keys.see(request, decision, rules);
         if !decision.allowed {
             let Request { user, tenant, ip, .. } = *request;
-            self.see_refusal(Refusal { user, tenant, ip, ..Refusal::default() }, decision, rules);
+            self.see_refusal(decision, rules, || Refusal { user, tenant, ip, ..Refusal::default() });
         }
     }
 
@@ -78,26 +78,27 @@ impl Insight {
         self.hot_keys.see_descriptors(domain, descriptors, checked);
         if !checked.decision.allowed {
             let rules = checked.rules();
-            let over = checked.said.iter().zip(descriptors).find(|(said, _)| said.is_over(rules));
-            let entries = descriptors.iter().flat_map(|descriptor| &descriptor.entries);
-            let ip = entries
-                .filter(|entry| entry.key == REMOTE_ADDRESS)
-                .find_map(|entry| entry.value.parse().ok());
-            let described = over.map(|(_, descriptor)| (domain, &*descriptor.entries));
-            self.see_refusal(Refusal { ip, described, ..Refusal::default() }, &checked.decision, rules);
+            self.see_refusal(&checked.decision, rules, || {
+                let over = checked.said.iter().zip(descriptors).find(|(said, _)| said.is_over(rules));
+                let described = over.map(|(_, descriptor)| (domain, &*descriptor.entries));
+                let entries = descriptors.iter().flat_map(|descriptor| &descriptor.entries);
+                let mut addresses = entries.filter(|entry| entry.key == REMOTE_ADDRESS);
+                let ip = addresses.find_map(|entry| entry.value.parse().ok());
+                Refusal { ip, described, ..Refusal::default() }
+            });
         }
     }
 
-    #[inline(never)]
-    fn see_refusal<'a>(&self, refusal: Refusal<'a>, decision: &Decision, rules: &'a RuleSet) {
+    fn see_refusal<'a>(&self, decision: &Decision, rules: &'a RuleSet, who: impl FnOnce() -> Refusal<'a>) {
         // That limits could not be checked is nobody's doing.
         if decision.status == Status::Unavailable {
             return;
         }
-        let rule = decision.cause().map(|rule| &*rules.rule(rule).id);
-        let tier = decision.tier.map(TierIndex::get).and_then(|tier| rules.tiers().get(tier));
-        let tier = tier.map(|tier| &*tier.name);
-        self.refusals.see(&Refusal { rule, tier, ..refusal }, decision.at);
+        self.refusals.see(decision.at, || {
+            let rule = decision.cause().map(|rule| &*rules.rule(rule).id);
+            let tier = decision.tier.map(TierIndex::get).and_then(|tier| rules.tiers().get(tier));
+            Refusal { rule, tier: tier.map(|tier| &*tier.name), ..who() }
+        });
     }
 }
 

@@ -89,8 +89,15 @@ impl Refusals {
     }
 
     /// Takes note of a refusal.
-    pub(crate) fn see(&self, refusal: &Refusal<'_>, at: Timestamp) {
-        let Some(weight) = REFUSALS.with(|sampler| sampler.pass(at, EFFORT)) else { return };
+    #[inline]
+    pub(crate) fn see<'a>(&self, at: Timestamp, refusal: impl FnOnce() -> Refusal<'a>) {
+        if let Some(weight) = REFUSALS.with(|sampler| sampler.pass(at, EFFORT)) {
+            self.look_at(&refusal(), weight, at);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at(&self, refusal: &Refusal<'_>, weight: u64, at: Timestamp) {
         let Some(mut book) = self.book.try_lock() else {
             self.not_counted.fetch_add(weight, Ordering::Relaxed);
             return;
@@ -214,7 +221,7 @@ mod tests {
             ..alice
         };
         for (refusal, seconds) in [(alice, 0), (bob, 10), (alice, 20), (Refusal::default(), 30)] {
-            refusals.see(&refusal, at(seconds));
+            refusals.see(at(seconds), || refusal);
         }
         let now = at(60);
         let of = |by| most(&refusals, by, Period::FiveMinutes, now);
@@ -237,7 +244,7 @@ mod tests {
     fn a_tenants_user_is_nobody_elses() {
         let refusals = refusals();
         for (tenant, user) in [(Some("a"), "b/c"), (Some("a/b"), "c"), (None, "a/b/c")] {
-            refusals.see(&Refusal { user: Some(user), tenant, ..Refusal::default() }, at(0));
+            refusals.see(at(0), || Refusal { user: Some(user), tenant, ..Refusal::default() });
         }
         assert_eq!(most(&refusals, By::User, Period::Day, at(0)).len(), 3, "though they look alike");
     }
@@ -247,7 +254,7 @@ mod tests {
         let refusals = refusals();
         let (long, script) = ("x".repeat(10_240), "<script>alert(1)</script>\u{7}");
         for user in [&*long, script] {
-            refusals.see(&Refusal { user: Some(user), tenant: Some(user), ..Refusal::default() }, at(0));
+            refusals.see(at(0), || Refusal { user: Some(user), tenant: Some(user), ..Refusal::default() });
         }
         let shown = most(&refusals, By::Tenant, Period::Hour, at(1));
         assert!(
@@ -268,9 +275,13 @@ mod tests {
         for number in 0..users {
             let user = number.to_string();
             let now = at(number * 86_000 / users);
-            refusals.see(&Refusal { user: Some(&user), rule: Some("r"), ..Refusal::default() }, now);
+            refusals.see(now, || Refusal { user: Some(&user), rule: Some("r"), ..Refusal::default() });
             if number % 20 == 0 {
-                refusals.see(&Refusal { user: Some("mallory"), rule: Some("r"), ..Refusal::default() }, now);
+                refusals.see(now, || Refusal {
+                    user: Some("mallory"),
+                    rule: Some("r"),
+                    ..Refusal::default()
+                });
             }
         }
         let kept = refusals.book.lock().by.iter().map(Rings::keys).sum::<usize>();
@@ -292,14 +303,14 @@ mod tests {
         let refusals = refusals();
         let flood = 200_000u64;
         let refusal = Refusal { rule: Some("r"), ..Refusal::default() };
-        (0..flood).for_each(|_| refusals.see(&refusal, at(0)));
+        (0..flood).for_each(|_| refusals.see(at(0), || refusal));
         let counted = most(&refusals, By::Rule, Period::Day, at(0))[0].1;
         assert!(counted.abs_diff(flood) < flood / 5, "{counted}");
         let calm = Refusal { rule: Some("s"), ..Refusal::default() };
-        (0..7).for_each(|_| refusals.see(&calm, at(5)));
+        (0..7).for_each(|_| refusals.see(at(5), || calm));
         assert!(most(&refusals, By::Rule, Period::Day, at(5)).contains(&("s".into(), 7, 0)));
         let before = Timestamp::from_millis(START - 60_000);
-        (0..7).for_each(|_| refusals.see(&calm, before));
+        (0..7).for_each(|_| refusals.see(before, || calm));
         assert_eq!(refusals.by_hour(before)[23], 7, "nor is it a flood before it began");
     }
 
@@ -307,7 +318,7 @@ mod tests {
     fn what_is_not_counted_is_counted() {
         let refusals = refusals();
         let reading = refusals.book.lock();
-        refusals.see(&Refusal::default(), at(0));
+        refusals.see(at(0), Refusal::default);
         drop(reading);
         assert_eq!(refusals.not_counted(), 1);
         assert_eq!(refusals.by_hour(at(0)), [0; 24]);

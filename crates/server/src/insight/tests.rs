@@ -143,7 +143,7 @@ fn countries_are_counted_if_they_are_known() {
     let refusals = Refusals::new(Secret::new([1; 16]), Some(countries));
     let now = Timestamp::from_millis(1_704_067_200_000);
     for ip in ["203.0.113.7", "203.0.113.8", "198.51.100.1"] {
-        refusals.see(&Refusal { ip: Some(ip.parse().unwrap()), ..Refusal::default() }, now);
+        refusals.see(now, || Refusal { ip: Some(ip.parse().unwrap()), ..Refusal::default() });
     }
     let most = refusals.most(By::Country, Period::Day, now);
     assert_eq!(most, [Refused { name: "SE".into(), count: 2, error: 0 }]);

@@ -131,7 +131,6 @@ impl Sheet {
     }
 
     /// Where a page is that is not near.
-    #[cold]
     fn far(&self, table: &Table, page: usize) -> &OnceLock<Page> {
         let far = self.far.get_or_init(|| repeat_with(OnceLock::new).take(table.pages() - NEAR).collect());
         &far[page - NEAR]
