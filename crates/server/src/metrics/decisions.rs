@@ -169,7 +169,8 @@ impl Decisions {
         let mut book = self.book.lock();
         let Book { in_use, before, ended } = &mut *book;
         in_use.push(in_force);
-        for over in in_use.extract_if(.., |it| Arc::strong_count(it) == 1) {
+        // Whoever had it last has added to it before.
+        for over in in_use.extract_if(.., |it| Arc::get_mut(it).is_some()) {
             before.extend(over.table.read());
         }
         *before = merged(std::mem::take(before));
