@@ -105,7 +105,7 @@ function App() {
     if (denied) return html`<${TokenForm} again=${token.get() !== ''} onToken=${enter} />`;
     const runbook = runbookIn(location.hash);
     if (runbook !== null) return html`<${RunbookPage} key=${runbook} api=${api} name=${runbook} />`;
-    if (id === 'fleet') return html`<${Fleet} api=${api} />`;
+    if (id === 'fleet') return html`<${Fleet} api=${api} now=${now} />`;
     if (!live.state) return html`<${Waiting} live=${live} />`;
     if (id === 'rules') return html`<${Rules} api=${api} state=${live.state} byRule=${live.state.by_rule ?? []} role=${who?.role ?? 'read'} />`;
     return html`<${Overview} live=${live} now=${now} />`;

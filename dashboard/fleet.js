@@ -3,7 +3,8 @@
 import { html, useEffect, useState } from './vendor-preact.js';
 import { decided } from './columns.js';
 import { count, duration, exact, percent, plural, rate, share, span } from './format.js';
-import { Empty, modeWords, Name, Panel, Pill, Words } from './parts.js';
+import { Empty, Guard, modeWords, Name, Panel, Pill, Words } from './parts.js';
+import { ByHour, HotKeys, TopRefused } from './refusals.js';
 
 const EVERY = 2000;
 
@@ -36,11 +37,11 @@ function useFleet(api) {
   return fleet;
 }
 
-export function Fleet({ api }) {
+export function Fleet({ api, now }) {
   const { body, problem } = useFleet(api);
   return html`<h1 class="visually-hidden">Fleet</h1>
     ${problem && html`<p class="notice is-warning" role="status"><${Pill} level="warning">${problem}<//>${body && ' What you see is older.'}</p>`}
-    ${body ? html`<${Sums} sum=${body.sum} /><${Nodes} nodes=${body.nodes} />` : !problem && html`<p class="quiet">Asking the nodes…</p>`}`;
+    ${body ? html`<${Sums} sum=${body.sum} /><${Nodes} nodes=${body.nodes} /><${Traffic} insight=${body.sum.insight} now=${now} />` : !problem && html`<p class="quiet">Asking the nodes…</p>`}`;
 }
 
 function Sums({ sum }) {
@@ -53,6 +54,13 @@ function Sums({ sum }) {
     <div class="tile"><h2>p99</h2><p class="big">${duration(sum.point.latency?.p99)}</p><p class="quiet">p50 ${duration(sum.point.latency?.p50)}</p></div>
   </section>`;
 }
+
+// Whom a balancer spreads over all nodes, none of them sees whole.
+const Traffic = ({ insight, now }) => html`<div class="grid fleet-traffic" data-test="fleet-traffic">
+  <${Guard} wide="third"><${HotKeys} keys=${insight?.hot_keys ?? []} now=${now} /><//>
+  <${Guard} wide="third"><${ByHour} insight=${insight} wide="third" /><//>
+  <${Guard} wide="third last"><${TopRefused} insight=${insight} /><//>
+</div>`;
 
 const HEAD = ['Node', 'Mode', 'Decisions', 'Refused', 'p99', 'Rules', 'Up', 'Problem'];
 

@@ -78,7 +78,7 @@ function country(code) {
   }
 }
 
-export const ByHour = ({ insight }) => html`<${Panel} id="hours" title="Refusals by hour" extra=${html`<small class="quiet">last 24 h, UTC</small>`} test="by-hour">
+export const ByHour = ({ insight, wide }) => html`<${Panel} id="hours" title="Refusals by hour" wide=${wide} extra=${html`<small class="quiet">last 24 h, UTC</small>`} test="by-hour">
   <${Hours} hours=${insight?.refusals?.by_hour ?? []} />
 <//>`;
 

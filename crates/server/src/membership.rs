@@ -81,7 +81,7 @@ impl Answers for Counting {
     fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a> {
         Box::pin(async move {
             if matches!(call, Call::Look) {
-                return Reply::Look(self.0.live.look(&self.0).to_vec());
+                return Reply::Look(self.0.live.look(&self.0));
             }
             // Without a shared store there is nothing to stand in for, and nothing that others could ask for.
             self.0.limiter.answer(call, deadline).await.unwrap_or(Reply::Owes(0))

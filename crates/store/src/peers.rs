@@ -91,7 +91,7 @@ pub trait Answers: Send + Sync {
 }
 
 /// The most that a node tells of itself for people to look at.
-pub const MAX_LOOK_BYTES: usize = 256 * 1024;
+pub const MAX_LOOK_BYTES: usize = 512 * 1024;
 
 /// What one node asks another.
 #[derive(Clone, Debug, PartialEq)]

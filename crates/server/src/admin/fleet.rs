@@ -16,8 +16,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::cluster::state;
-use super::{Door, rfc3339};
-use crate::live::{ModeName, Point, Tick, Totals, sum};
+use super::{Door, InsightBody, Told, rfc3339};
+use crate::live::{Look, ModeName, Point, Tick, Totals, sum};
 use crate::membership::Membership;
 use crate::node::Node;
 use crate::reply::{self, Reply};
@@ -53,6 +53,9 @@ struct FleetNode {
     problem: Option<String>,
     /// What it says of itself.
     tick: Option<Tick>,
+    /// Whom it refuses, to be added up.
+    #[serde(skip)]
+    told: Option<Told>,
 }
 
 /// All nodes that answered, as one.
@@ -62,6 +65,9 @@ struct FleetSum {
     point: Point,
     /// Their decisions since each of them started.
     totals: Totals,
+    /// Which keys they are asked for most, and whom they refuse, as in `/v1/insight`. Each tells of its first thirty of each kind; what it may
+    /// have refused of others is in `count` and in `error`. Names that look alike are one.
+    insight: InsightBody,
     /// The worst of their modes.
     mode: ModeName,
     /// How many nodes were asked, with this one.
@@ -102,6 +108,7 @@ async fn ask_all(node: &Node) -> FleetBody {
         state: state(MemberState::Alive),
         problem: None,
         tick: Some(node.live.now(node)),
+        told: Some(Told::of(node)),
     };
     let nodes: Vec<FleetNode> = [me].into_iter().chain(others).collect();
     FleetBody { sum: FleetSum::of(&nodes, node), nodes }
@@ -110,7 +117,10 @@ async fn ask_all(node: &Node) -> FleetBody {
 impl FleetSum {
     fn of(nodes: &[FleetNode], node: &Node) -> Self {
         let ticks: Vec<&Tick> = nodes.iter().filter_map(|node| node.tick.as_ref()).collect();
+        let told =
+            nodes.iter().filter_map(|node| Some((&*node.tick.as_ref()?.state.hot_keys, node.told.as_ref()?)));
         Self {
+            insight: InsightBody::together(told),
             point: sum::points(ticks.iter().map(|tick| &tick.point), node.live.bounds()),
             totals: sum::totals(ticks.iter().map(|tick| &tick.state.totals)),
             mode: ticks.iter().map(|tick| tick.state.mode).max().unwrap_or_default(),
@@ -128,10 +138,11 @@ async fn ask_others(fleet: &Arc<Fleet>) -> Vec<FleetNode> {
         let fleet = Arc::clone(fleet);
         asked.spawn(async move {
             let said = ask(&fleet, &member, deadline).await;
-            let (tick, problem) = match said {
-                Ok(tick) => (Some(tick), None),
+            let (look, problem) = match said {
+                Ok(look) => (Some(look), None),
                 Err(problem) => (None, Some(problem)),
             };
+            let (tick, told) = look.map(|Look { tick, told }| (tick, told)).unzip();
             FleetNode {
                 name: Some(member.member.name.to_string()),
                 address: Some(member.member.address),
@@ -139,13 +150,14 @@ async fn ask_others(fleet: &Arc<Fleet>) -> Vec<FleetNode> {
                 state: state(member.state),
                 problem,
                 tick,
+                told,
             }
         });
     }
     asked.join_all().await
 }
 
-async fn ask(fleet: &Fleet, member: &MemberInfo, deadline: Deadline) -> Result<Tick, String> {
+async fn ask(fleet: &Fleet, member: &MemberInfo, deadline: Deadline) -> Result<Look, String> {
     if member.state == MemberState::Lost {
         return Err(format!("lost since {}", rfc3339(member.since.as_millis())));
     }
@@ -161,7 +173,7 @@ async fn ask(fleet: &Fleet, member: &MemberInfo, deadline: Deadline) -> Result<T
 }
 
 /// What another node said, which may be of any version, or gone mad.
-fn read(said: &[u8]) -> Result<Tick, String> {
+fn read(said: &[u8]) -> Result<Look, String> {
     serde_json::from_slice(said)
         .map_err(|_| "what it says cannot be read; it may be of another version".to_owned())
 }
@@ -171,8 +183,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_tick_is_a_problem() {
-        for said in ["", "{}", "[]", "null", "{\"point\":{\"at\":-1}}", "\u{0}", &"[".repeat(100_000)] {
+    fn what_is_no_look_is_a_problem() {
+        for said in
+            ["", "{}", "[]", "null", "{\"tick\":{\"point\":{\"at\":-1}}}", "\u{0}", &"[".repeat(100_000)]
+        {
             assert!(read(said.as_bytes()).is_err(), "{said:.20}");
         }
     }

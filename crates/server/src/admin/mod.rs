@@ -45,7 +45,7 @@ pub(crate) use cluster::{ClusterBody, state as member_state};
 pub(crate) use events::CONTENT as EVENTS;
 pub(crate) use fleet::FleetBody;
 pub(crate) use health::HealthBody;
-pub(crate) use insight::{HotKeyBody, InsightBody};
+pub(crate) use insight::{HotKeyBody, InsightBody, Told};
 pub(crate) use log_level::LogLevelBody;
 pub(crate) use page::is_asked_for as is_page;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};

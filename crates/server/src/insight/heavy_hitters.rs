@@ -187,10 +187,21 @@ impl<V: Default + Clone> HeavyHitters<V> {
     }
 }
 
-/// Several times as one, most first. The bounds hold for the sums: who is not in a summary may have been counted as often as
-/// its least.
-pub(crate) fn merge<V>(summaries: Vec<Summary<V>>) -> Vec<Counted<V>> {
-    let all_least: u64 = summaries.iter().map(|summary| summary.least).sum();
+impl<V> Summary<V> {
+    /// The first of them; the others are among those of whom it is only known what they were counted at most.
+    pub(crate) fn first(mut self, many: usize) -> Self {
+        if let Some(next) = self.counted.get(many) {
+            self.least = self.least.max(next.count);
+            self.counted.truncate(many);
+        }
+        self
+    }
+}
+
+/// Several times, or places, as one, most first. The bounds hold for the sums: who is not in a summary may have been counted as
+/// often as its least.
+pub(crate) fn merge<V>(summaries: Vec<Summary<V>>) -> Summary<V> {
+    let all_least = summaries.iter().fold(0, |sum: u64, summary| sum.saturating_add(summary.least));
     let mut merged: ByFingerprint<(Counted<V>, u64)> = HashMap::default();
     for Summary { counted, least } in summaries {
         for one in counted {
@@ -198,14 +209,15 @@ pub(crate) fn merge<V>(summaries: Vec<Summary<V>>) -> Vec<Counted<V>> {
                 Some((sum, known)) => {
                     sum.count = sum.count.saturating_add(one.count);
                     sum.error = sum.error.saturating_add(one.error);
-                    *known += least;
+                    *known = known.saturating_add(least);
                 }
                 None => drop(merged.insert(one.key, (one, least))),
             }
         }
     }
     let widened = merged.into_values().map(|(mut sum, known)| {
-        let unknown = all_least - known;
+        // One that is in a summary twice is known there all the same.
+        let unknown = all_least.saturating_sub(known);
         sum.count = sum.count.saturating_add(unknown);
         sum.error = sum.error.saturating_add(unknown);
         sum
@@ -213,7 +225,7 @@ pub(crate) fn merge<V>(summaries: Vec<Summary<V>>) -> Vec<Counted<V>> {
     let mut merged: Vec<_> = widened.collect();
     // What is certain comes first among equals.
     merged.sort_by_key(|one| std::cmp::Reverse((one.count, one.certain(), one.key.0)));
-    merged
+    Summary { counted: merged, least: all_least }
 }
 
 #[cfg(test)]
@@ -283,13 +295,20 @@ mod tests {
         #[test]
         fn the_bounds_hold_for_sums(
             room in 1usize..12,
+            many in 0usize..12,
             streams in prop::collection::vec(prop::collection::vec((0u64..30, 1u64..5), 0..100), 0..5),
         ) {
             let summaries = streams.iter().map(|stream| counted(room, stream).summary()).collect();
             let exact = exact(&streams.concat());
             let merged = merge(summaries);
-            merged.iter().for_each(|one| within(one, &exact));
-            prop_assert!(merged.is_sorted_by_key(|one| std::cmp::Reverse(one.count)));
+            merged.counted.iter().for_each(|one| within(one, &exact));
+            prop_assert!(merged.counted.is_sorted_by_key(|one| std::cmp::Reverse(one.count)));
+            let first = merged.first(many);
+            prop_assert!(first.counted.len() <= many);
+            for (number, truth) in exact {
+                let there = first.counted.iter().any(|one| one.key == key(number));
+                prop_assert!(there || truth <= first.least, "{} with {} is not there", number, truth);
+            }
         }
     }
 

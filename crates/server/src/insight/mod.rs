@@ -8,6 +8,7 @@ mod heavy_hitters;
 mod hot_board;
 mod hot_keys;
 mod name;
+mod ranking;
 mod refusals;
 mod rings;
 mod sampling;
@@ -29,8 +30,9 @@ use crate::node::Node;
 use countries::Countries;
 pub use hot_board::{HotKey, HotKeyEvent};
 pub(crate) use hot_keys::HotKeys;
+pub(crate) use ranking::{Ranking, Refused};
 use refusals::Refusal;
-pub(crate) use refusals::{By, Refusals, Refused};
+pub(crate) use refusals::{By, Refusals};
 pub(crate) use rings::Period;
 
 /// What Envoy calls the entry with the address of a client.

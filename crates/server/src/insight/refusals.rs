@@ -13,16 +13,14 @@ use tidegate_core::request::counted_ip;
 use tidegate_core::{Secret, Timestamp};
 
 use super::countries::Countries;
-use super::heavy_hitters::{Counted, Fingerprint, merge};
+use super::heavy_hitters::Fingerprint;
 use super::name::{self, Described, Plain};
-use super::rings::{Name, Period, Rings};
+use super::ranking::Ranking;
+use super::rings::{Period, Rings};
 use super::sampling::{Effort, REFUSALS};
 
 /// More refusals than these by a thread in a tenth of a second are a flood.
 const EFFORT: Effort = Effort { few: 100, mean: 128 };
-
-/// How many of each kind are shown.
-const SHOWN: usize = 10;
 
 /// Addresses of IPv6 are counted by network: whoever has one has all of it.
 const IPV6_PREFIX: u8 = 64;
@@ -54,16 +52,6 @@ pub(crate) struct Refusal<'a> {
     /// The id of the rule it is put down to.
     pub(crate) rule: Option<&'a str>,
     pub(crate) tier: Option<&'a str>,
-}
-
-/// Somebody who was refused, or something that refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) name: Name,
-    /// No less than how often.
-    pub(crate) count: u64,
-    /// How much less it may have been.
-    pub(crate) error: u64,
 }
 
 /// Counts refusals.
@@ -143,14 +131,11 @@ impl Refusals {
         }
     }
 
-    /// Those who were refused most.
-    pub(crate) fn most(&self, by: By, period: Period, now: Timestamp) -> Vec<Refused> {
+    /// So many of those who were refused most.
+    pub(crate) fn most(&self, by: By, period: Period, now: Timestamp, many: usize) -> Ranking {
         // The lock is held while slots are copied, and not while they are merged.
         let slots = self.book.lock().by[by as usize].read(period, now);
-        let shown = |Counted { value, count, error, .. }: Counted<Option<Name>>| {
-            Some(Refused { name: value?, count, error })
-        };
-        merge(slots).into_iter().filter_map(shown).take(SHOWN).collect()
+        Ranking::of(slots, many)
     }
 
     /// How many there were at each hour of the day (UTC) within the last 24, this one included.
@@ -199,7 +184,7 @@ mod tests {
     }
 
     fn most(refusals: &Refusals, by: By, period: Period, now: Timestamp) -> Vec<(String, u64, u64)> {
-        let most = refusals.most(by, period, now).into_iter();
+        let most = refusals.most(by, period, now, 10).refused.into_iter();
         most.map(|refused| (refused.name.to_string(), refused.count, refused.error)).collect()
     }
 

@@ -142,7 +142,7 @@ mod tests {
                 for number in 0..5 {
                     let exact: u64 =
                         all.iter().filter(|(at, of, _)| *at >= from && *of == number).map(|(_, _, weight)| weight).sum();
-                    let read = read.iter().find(|counted| counted.key == key(number));
+                    let read = read.counted.iter().find(|counted| counted.key == key(number));
                     prop_assert_eq!(read.map_or((0, 0), |read| (read.count, read.error)), (exact, 0));
                     if let Some(read) = read {
                         prop_assert_eq!(read.value.as_deref(), Some(&*number.to_string()));

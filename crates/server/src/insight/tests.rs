@@ -128,7 +128,7 @@ fn refusals_are_seen_and_allowed_requests_are_not() {
     (0..5).for_each(|_| stand.decide(&user("alice")));
     stand.decide(&user("bob"));
     let now = Timestamp::from_millis(1_704_067_200_000);
-    let most = |by| stand.insight.refusals.most(by, Period::FiveMinutes, now);
+    let most = |by| stand.insight.refusals.most(by, Period::FiveMinutes, now, 10).refused;
     assert_eq!(most(By::User), [Refused { name: "alice".into(), count: 2, error: 0 }]);
     assert_eq!(most(By::Rule), [Refused { name: "users".into(), count: 2, error: 0 }]);
     assert_eq!(most(By::Tier), []);
@@ -145,6 +145,6 @@ fn countries_are_counted_if_they_are_known() {
     for ip in ["203.0.113.7", "203.0.113.8", "198.51.100.1"] {
         refusals.see(now, || Refusal { ip: Some(ip.parse().unwrap()), ..Refusal::default() });
     }
-    let most = refusals.most(By::Country, Period::Day, now);
-    assert_eq!(most, [Refused { name: "SE".into(), count: 2, error: 0 }]);
+    let most = refusals.most(By::Country, Period::Day, now, 10);
+    assert_eq!(most.refused, [Refused { name: "SE".into(), count: 2, error: 0 }]);
 }

@@ -25,10 +25,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::admin::InsightBody;
+use crate::admin::{InsightBody, Told};
 use crate::alerts::Severity;
 use crate::insight::HotKeyEvent;
 use crate::node::Node;
+use crate::reply::to_json;
 use counters::Counters;
 use frame::Kept;
 use members::Members;
@@ -62,6 +63,15 @@ pub(crate) struct Tick {
     pub(crate) state: NodeState,
 }
 
+/// What a node tells another that asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Look {
+    /// What happened, and how it is.
+    pub(crate) tick: Tick,
+    /// Whom it refuses.
+    pub(crate) told: Told,
+}
+
 /// The points that are kept.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct History<'a> {
@@ -82,6 +92,7 @@ pub(crate) struct Live {
     history: Kept,
     tick: Kept,
     insight: Kept,
+    told: Kept,
     watchers: Arc<Semaphore>,
     ending: watch::Sender<bool>,
 }
@@ -116,6 +127,7 @@ impl Default for Live {
             history: Kept::default(),
             tick: Kept::default(),
             insight: Kept::default(),
+            told: Kept::default(),
             watchers: Arc::new(Semaphore::new(WATCHERS)),
             ending: watch::Sender::new(false),
         }
@@ -176,9 +188,12 @@ impl Live {
         Tick { point, state: NodeState::of(node, by_rule) }
     }
 
-    /// The last second as JSON, for other nodes.
-    pub(crate) fn look(&self, node: &Node) -> Bytes {
-        frame::data("tick", &self.tick(node))
+    /// What other nodes are told: a [`Look`] as JSON.
+    pub(crate) fn look(&self, node: &Node) -> Vec<u8> {
+        let second = *self.second.borrow();
+        let tick = self.tick_of(second, node);
+        let told = self.told.get(second / INSIGHT, || to_json(&Told::of(node)).into());
+        [b"{\"tick\":", &*frame::data("tick", &tick), b",\"told\":", &told, b"}"].concat()
     }
 
     /// What insight has to tell, as an event; another one every few seconds.

@@ -180,7 +180,7 @@ impl NodeState {
             keys: node.limiter.memory().map_or(0, MemoryStore::keys) as u64,
             store: StoreState::of(node),
             by_rule,
-            hot_keys: node.insight.hot_keys.top().into_iter().map(HotKeyBody::from).collect(),
+            hot_keys: HotKeyBody::top(node),
             alerts: node.alerts.read(alerts),
             cluster: cluster.map(|cluster| ClusterState::of(cluster)),
             gateway: node.gateway().is_some(),

@@ -30,6 +30,8 @@ async fn nodes_have_a_row_each_and_are_summed_up() {
     site.until("/\\D6 in all/.test(document.querySelector('main').textContent)").await;
     site.until("/2 of 2 nodes answered/.test(document.querySelector('main').textContent)").await;
     site.shows("fleet-mode[data-value=normal]").await;
+    // So is who was refused, whichever node it was.
+    site.until("/^ann\\s*6$/.test(document.querySelector('[data-test=fleet-traffic] [data-test=refused-row]')?.textContent.trim())").await;
 
     // One that is gone stays in the list, with the reason.
     drop(other);

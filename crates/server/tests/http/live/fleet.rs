@@ -78,6 +78,13 @@ async fn nodes_are_summed_and_one_that_leaves_is_missed() {
     assert_eq!(nodes[1]["tick"]["state"]["totals"], json!(totals(2, 2)));
     assert_eq!(nodes[0]["tick"]["state"]["cluster"], json!({"alive": 1, "suspect": 0, "lost": 0}));
     assert_eq!(nodes[1]["address"], second.fleet().cluster().me().address.to_string());
+    let refused = |body: &Value, by: &str| body["sum"]["insight"]["refusals"]["5m"][by].clone();
+    let thrice = |name: &str| json!([{"name": name, "count": 3, "error": 0}]);
+    let body = seen(&a, "alice on both", |body| refused(body, "users") == thrice("alice")).await;
+    assert_eq!((refused(&body, "rules"), refused(&body, "tenants")), (thrice("each"), json!([])));
+    let by_hour = body["sum"]["insight"]["refusals"]["by_hour"].as_array().unwrap();
+    assert_eq!(by_hour.iter().filter_map(Value::as_u64).sum::<u64>(), 3);
+
     let mut events = Stream::open(a.addresses.admin).await;
     events.until("journal", |journal| has(journal, "b has joined")).await;
 
@@ -123,7 +130,7 @@ async fn garbage_is_the_problem_of_whoever_says_it() {
     let look = |said: &[u8]| Some(Reply::Look(said.to_vec()));
     let others = [
         ("b", look(b""), "cannot be read"),
-        ("c", look(b"{\"point\":7}"), "cannot be read"),
+        ("c", look(b"{\"tick\":7}"), "cannot be read"),
         ("d", look(&[0xff; 200_000]), "cannot be read"),
         ("e", Some(Reply::Owes(7)), "may be of a version that does not know"),
         ("f", None, "did not answer within 0.8 s"),
