@@ -1,14 +1,16 @@
 //! The other nodes, as whoever stands in for the store needs them.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_core::{Secret, Tag};
 use tidegate_store::peers::{Answers, Call, Called, NodeId, Owner, Peers, Reply, Standing};
-use tidegate_store::{Deadline, Failure, spans};
+use tidegate_store::spans::{self, Origin};
+use tidegate_store::{Deadline, Failure};
+use tracing::Span;
 
 use crate::calls::{CallServer, Caller};
 use crate::cluster::Cluster;
@@ -20,6 +22,9 @@ const KEYS: &str = "keys";
 /// Answering other nodes.
 pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What others are to be told of a span, if it is recorded.
+pub type Origins = Box<dyn Fn(&Span) -> Option<Origin> + Send + Sync>;
+
 /// The other nodes: who they are, and how to ask them.
 pub struct Fleet {
     cluster: Arc<Cluster>,
@@ -30,6 +35,7 @@ pub struct Fleet {
     version: AtomicU64,
     changing: Mutex<()>,
     announced: Mutex<Option<Standing>>,
+    origins: OnceLock<Origins>,
 }
 
 impl Fleet {
@@ -44,7 +50,13 @@ impl Fleet {
             version: AtomicU64::new(1),
             changing: Mutex::new(()),
             announced: Mutex::new(None),
+            origins: OnceLock::new(),
         }
+    }
+
+    /// From now on nodes that are asked are told which span they are asked from, so that traces go on there.
+    pub fn tell_origins(&self, origins: Origins) {
+        self.origins.set(origins).ok();
     }
 
     /// Who is there.
@@ -111,9 +123,10 @@ impl Peers for Fleet {
     }
 
     fn call(&self, node: NodeId, call: Call, deadline: Deadline) -> Called<'static> {
-        let span = spans::peer(node.0, asked(&call));
+        let span = spans::peer(node.0, call.name());
+        let origin = self.origins.get().filter(|_| !span.is_disabled()).and_then(|origin| origin(&span));
         let called = match self.view().address(node) {
-            Some(address) => self.caller.call(node, address, call, deadline),
+            Some(address) => self.caller.call_from(origin, node, address, call, deadline),
             None => Box::pin(std::future::ready(Err(Failure::Connection))),
         };
         if span.is_disabled() {
@@ -138,18 +151,6 @@ impl Peers for Fleet {
         if self.announced.lock().replace(standing) != Some(standing) {
             self.cluster.announce(standing);
         }
-    }
-}
-
-/// What a call is called in spans.
-fn asked(call: &Call) -> &'static str {
-    match call {
-        Call::Decide(_) => "decide",
-        Call::Store(_) => "store",
-        Call::Recall { .. } => "recall",
-        Call::Owes => "owes",
-        Call::Secret => "secret",
-        Call::Look => "look",
     }
 }
 

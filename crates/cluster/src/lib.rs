@@ -12,7 +12,7 @@ mod start;
 mod view;
 
 pub use cluster::{Cluster, Settings};
-pub use fleet::{Fleet, Serving};
+pub use fleet::{Fleet, Origins, Serving};
 pub use keyring::{Keyring, KeyringError, SharedKeyring};
 pub use member::{Member, MemberInfo, State, UNHEARD};
 pub use membership::udp::Refused;

@@ -8,10 +8,13 @@ use std::time::Duration;
 use tidegate::cluster::{Fleet, Keyring};
 use tidegate::store::Deadline;
 use tidegate::store::peers::{Answers, Call, Replied, Reply};
+use tidegate::store::spans::Origin;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::Span;
 
 use crate::node::Node;
+use crate::traces::TraceParent;
 
 /// How often the file with the secrets is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -36,6 +39,12 @@ impl Membership {
 
     /// Answers other nodes, for as long as this runs.
     pub(crate) async fn answer(self, node: Arc<Node>) {
+        if let Some(tracer) = node.shared_tracer() {
+            self.fleet.tell_origins(Box::new(move |span| {
+                let (TraceParent { trace, span, sampled }, _) = tracer.context(span)?;
+                sampled.then_some(Origin { trace, span })
+            }));
+        }
         let answers = Arc::new(Counting(node));
         if let Some(serving) = self.fleet.serve(answers) {
             serving.await;
@@ -86,5 +95,9 @@ impl Answers for Counting {
             // Without a shared store there is nothing to stand in for, and nothing that others could ask for.
             self.0.limiter.answer(call, deadline).await.unwrap_or(Reply::Owes(0))
         })
+    }
+
+    fn span(&self, call: &Call, origin: Origin) -> Span {
+        self.0.trace_for(origin, call.name())
     }
 }

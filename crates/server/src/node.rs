@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use http::{HeaderMap, StatusCode};
 use prometheus_client::encoding::DescriptorEncoder;
+use tidegate::store::spans::Origin;
 use tidegate::{
     Checked, CheckedDescriptors, Clock, Decision, Limiter, Request, RequestError, RuleSet, SystemClock,
     Waited,
@@ -227,6 +228,16 @@ impl Node {
         make: fn() -> Span,
     ) -> Option<Span> {
         self.traces.as_ref().and_then(|traces| traces.begin(trusted(), headers, make))
+    }
+
+    /// The span of what is done for another node, as part of that node's trace; none unless it is traced here, too.
+    pub(crate) fn trace_for(&self, origin: Origin, asked: &'static str) -> Span {
+        self.traces.as_ref().and_then(|traces| traces.go_on(origin, asked)).unwrap_or_else(Span::none)
+    }
+
+    /// Where spans go, if requests are traced, for whoever outlives this.
+    pub(crate) fn shared_tracer(&self) -> Option<Arc<dyn Tracer>> {
+        self.traces.as_ref().map(|traces| Arc::clone(&traces.tracer))
     }
 
     /// Where spans go, if requests are traced.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Key, Operation, Quota, RequestId, Span, Tag, Take};
 
+use crate::spans::Origin;
 use crate::{Deadline, Failure, Outcomes};
 
 /// One process among others. The same program started again is another.
@@ -88,6 +89,11 @@ pub type Replied<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 pub trait Answers: Send + Sync {
     /// Answers a call, by the deadline.
     fn answer<'a>(&'a self, call: &'a Call, deadline: Deadline) -> Replied<'a>;
+
+    /// The span to answer a call in that comes from a span elsewhere, if it is traced here, too.
+    fn span(&self, _call: &Call, _origin: Origin) -> tracing::Span {
+        tracing::Span::none()
+    }
 }
 
 /// The most that a node tells of itself for people to look at.
@@ -113,6 +119,20 @@ pub enum Call {
     Secret,
     /// How are you, for people to look at?
     Look,
+}
+
+impl Call {
+    /// What it is called in spans.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Decide(_) => "decide",
+            Self::Store(_) => "store",
+            Self::Recall { .. } => "recall",
+            Self::Owes => "owes",
+            Self::Secret => "secret",
+            Self::Look => "look",
+        }
+    }
 }
 
 /// What the other answers.

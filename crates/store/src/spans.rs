@@ -12,6 +12,15 @@ use crate::{Outcome, Outcomes};
 /// What spans within a decision are called by in filters.
 pub const TARGET: &str = "tidegate::span";
 
+/// The span on one node that something is done for on another: what a trace goes on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The trace; never all zeros.
+    pub trace: [u8; 16],
+    /// The span; never all zeros.
+    pub span: [u8; 8],
+}
+
 /// Whether anybody may listen. To make a span that nobody does takes a few looks more than this one.
 #[inline]
 pub fn are_heard() -> bool {

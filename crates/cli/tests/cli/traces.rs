@@ -271,8 +271,26 @@ fn the_owner_of_a_key_being_asked_is_seen() {
         Some(back)
     });
     says(&back, &[("tidegate.how", "owner")]);
-    let named = back.resource.iter().any(|(key, value)| key == "service.instance.id" && value == "north");
-    assert!(back.name == "fallback" && named, "{back:?}");
+    assert!(back.name == "fallback" && is_of(&back, "north"), "{back:?}");
+    // What the owner does is part of the same trace, though it traces nothing of its own accord.
+    wait_for("the owner's part", || {
+        let all = collector.all();
+        let answer =
+            all.iter().find(|span| span.name == "answer" && span.get("tidegate.asked") == "decide")?;
+        let peer = all.iter().find(|span| span.id == answer.parent)?;
+        let decided = all.iter().find(|span| span.name == "fallback" && span.parent == answer.id)?;
+        assert!(is_of(answer, "south") && is_of(decided, "south") && is_of(peer, "north"), "{all:#?}");
+        is_within(answer, peer);
+        assert_eq!(decided.trace, peer.trace);
+        Some(())
+    });
+    let own = |span: &Got| is_of(span, "south") && span.name == "check";
+    assert!(!collector.all().iter().any(own), "{:#?}", collector.all());
+}
+
+/// Whether a span is of the node with that name.
+fn is_of(span: &Got, node: &str) -> bool {
+    span.resource.iter().any(|(key, value)| key == "service.instance.id" && value == node)
 }
 
 #[test]

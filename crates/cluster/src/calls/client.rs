@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tidegate_store::peers::{Call, Called, NodeId};
+use tidegate_store::spans::Origin;
 use tidegate_store::{Deadline, Failure};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -36,13 +37,25 @@ impl Caller {
     /// cannot be reached or the connection was lost, with [`Failure::Credentials`] if it does not know us, with
     /// [`Failure::NotAStore`] if what answers is not that node, and with [`Failure::Deadline`] when time is over. Unless it was
     /// left alone, it may have done what it was asked.
-    #[expect(clippy::needless_pass_by_value, reason = "the seam hands it over")]
     pub fn call(&self, node: NodeId, address: SocketAddr, call: Call, deadline: Deadline) -> Called<'static> {
+        self.call_from(None, node, address, call, deadline)
+    }
+
+    /// The same from within a span, if there is one that the other node is to know of.
+    #[expect(clippy::needless_pass_by_value, reason = "the seam hands it over")]
+    pub(crate) fn call_from(
+        &self,
+        origin: Option<Origin>,
+        node: NodeId,
+        address: SocketAddr,
+        call: Call,
+        deadline: Deadline,
+    ) -> Called<'static> {
         let deadline = deadline.at();
         if deadline <= Instant::now() {
             return Box::pin(async { Err(Failure::Deadline) });
         }
-        let call = match Packed::new(&call) {
+        let call = match Packed::new(&call, origin) {
             Ok(call) => call,
             Err(error) => {
                 tracing::debug!(%error, "no node would read a call");

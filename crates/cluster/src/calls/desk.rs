@@ -13,11 +13,12 @@ use tidegate_store::peers::{Answers, NodeId};
 use tidegate_store::{Deadline, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{timeout, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use super::connection::Activity;
 use super::figures::CallFigures;
 use super::grpc::{self, Answer, MAX_BODY, OVERHEAD, PATH, Status};
-use super::message::{Answered, read_batch, write_answers};
+use super::message::{Answered, Arrived, read_batch, write_answers};
 use super::seals::{Seals, Tie};
 
 /// How much all requests that are being read or answered may have sent, beyond what each may anyway.
@@ -126,7 +127,7 @@ impl Desk {
         })?;
         let answers = calls.into_iter().map(|read| {
             self.figures.read(read.is_ok());
-            let (call, patience) = read.map_err(|why| {
+            let Arrived { call, origin, patience } = read.map_err(|why| {
                 tracing::debug!(%why, "a node asks what cannot be read");
                 Failure::Other
             })?;
@@ -135,9 +136,13 @@ impl Desk {
                 return Err(Failure::Deadline);
             }
             let answers = Arc::clone(&self.answers);
+            let span = origin.map_or_else(Span::none, |origin| answers.span(&call, origin));
             // By itself, so that neither a lost connection nor a late answer leaves anything half done, and none that
             // panics takes others along.
-            Ok((tokio::spawn(async move { answers.answer(&call, deadline).await }), deadline))
+            Ok((
+                tokio::spawn(async move { answers.answer(&call, deadline).await }.instrument(span)),
+                deadline,
+            ))
         });
         let answers = answers.map(|begun| async {
             let (task, deadline) = begun?;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use http::HeaderMap;
-use tidegate::store::spans;
+use tidegate::store::spans::{self, Origin};
 use tidegate::{Decision, RuleSet, Status};
 use tracing::Span;
 use tracing::field::Empty;
@@ -87,8 +87,7 @@ impl Tracing {
     /// them is `trusted`: others could have everything traced.
     pub(crate) fn begin(&self, trusted: bool, headers: &HeaderMap, make: fn() -> Span) -> Option<Span> {
         let parent = if trusted { TraceParent::read(headers) } else { None };
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if !self.sampler.takes(parent.map(|parent| parent.sampled), self.draw(), now) {
+        if !self.takes(parent.map(|parent| parent.sampled)) {
             return None;
         }
         let span = make();
@@ -96,6 +95,21 @@ impl Tracing {
             self.tracer.follow(&span, &parent, &context::state(headers));
         }
         Some(span)
+    }
+
+    /// The span of what another node asks for, which traces it.
+    pub(crate) fn go_on(&self, Origin { trace, span }: Origin, asked: &'static str) -> Option<Span> {
+        if !self.takes(Some(true)) {
+            return None;
+        }
+        let answer = answer(asked);
+        self.tracer.follow(&answer, &TraceParent { trace, span, sampled: true }, "");
+        Some(answer)
+    }
+
+    fn takes(&self, decided: Option<bool>) -> bool {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.sampler.takes(decided, self.draw(), now)
     }
 
     /// SplitMix64: any start gives a good sequence.
@@ -141,6 +155,11 @@ pub fn check_within() -> Span {
 /// The span of many decisions. There are none within: a thousand items would be thousands of spans.
 pub(crate) fn batch() -> Span {
     tracing::debug_span!(target: ROOT, "batch", otel.kind = "server", tidegate.items = Empty)
+}
+
+/// The span of what is done for another node.
+fn answer(asked: &'static str) -> Span {
+    tracing::debug_span!(target: ROOT, "answer", otel.kind = "server", tidegate.asked = asked)
 }
 
 /// Says in the present span what was decided, if it is one of a decision.

@@ -7,6 +7,7 @@ use prost::encoding::{self, WireType, encode_key, encode_varint, encoded_len_var
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, HoldId, RequestId, Span, Tag, Timestamp};
 use tidegate_store::peers::{Asked, Call, NodeId};
+use tidegate_store::spans::Origin;
 
 use super::figures::{read_bits, read_quota, read_seen, write_bits, write_quota, write_seen};
 use super::{
@@ -23,7 +24,7 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Packs a call, unless it is one that no node would read: it must not spoil those that go with it.
-    pub(crate) fn new(call: &Call) -> Result<Self, Unreadable> {
+    pub(crate) fn new(call: &Call, origin: Option<Origin>) -> Result<Self, Unreadable> {
         let (kind, asked): (_, &[Asked]) = match call {
             Call::Decide(asked) => (1, asked),
             Call::Store(asked) => (2, asked),
@@ -37,7 +38,8 @@ impl Packed {
         if asked.len() > most {
             return Err(Unreadable::TooMany(most));
         }
-        let mut bytes = wire::Item { patience_us: 0, kind, node }.encode_to_vec();
+        let origin = origin.map(|Origin { trace, span }| [&trace[..], &span].concat()).unwrap_or_default();
+        let mut bytes = wire::Item { patience_us: 0, kind, node, origin }.encode_to_vec();
         for asked in asked {
             check_rule_id(&asked.rule_id)?;
             encoding::message::encode(wire::OPERATIONS, &write(asked), &mut bytes);
@@ -66,9 +68,18 @@ pub(crate) fn write_batch<'c>(calls: impl IntoIterator<Item = (&'c Packed, Durat
     batch
 }
 
-/// What was read of one call of a batch, and how long its caller waits. One that cannot be read says nothing about the
-/// others.
-pub(crate) type ReadCall = Result<(Call, Duration), Unreadable>;
+/// What was read of one call of a batch. One that cannot be read says nothing about the others.
+pub(crate) type ReadCall = Result<Arrived, Unreadable>;
+
+/// A call as it arrives.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Arrived {
+    pub(crate) call: Call,
+    /// The span that it comes from, if that is recorded.
+    pub(crate) origin: Option<Origin>,
+    /// How long its caller waits.
+    pub(crate) patience: Duration,
+}
 
 /// The calls of a batch.
 pub(crate) fn read_batch(bytes: &[u8]) -> Result<Vec<ReadCall>, Unreadable> {
@@ -76,7 +87,7 @@ pub(crate) fn read_batch(bytes: &[u8]) -> Result<Vec<ReadCall>, Unreadable> {
 }
 
 fn read_call(bytes: &[u8]) -> ReadCall {
-    let wire::Item { patience_us, kind, node } = wire::Item::decode(bytes)?;
+    let wire::Item { patience_us, kind, node, origin } = wire::Item::decode(bytes)?;
     let operations = || {
         let pieces = wire::pieces(bytes, wire::OPERATIONS, most_of(kind))?;
         pieces.into_iter().map(read).collect::<Result<Vec<_>, _>>()
@@ -90,7 +101,15 @@ fn read_call(bytes: &[u8]) -> ReadCall {
         6 => Call::Look,
         _ => return Err(Unreadable::Unknown("call")),
     };
-    Ok((call, Duration::from_micros(patience_us).min(MAX_PATIENCE)))
+    let patience = Duration::from_micros(patience_us).min(MAX_PATIENCE);
+    Ok(Arrived { call, origin: read_origin(&origin), patience })
+}
+
+/// What is no origin is as if it were not there: it is no reason not to answer.
+fn read_origin(bytes: &[u8]) -> Option<Origin> {
+    let (trace, span) = bytes.split_first_chunk()?;
+    let origin = Origin { trace: *trace, span: span.try_into().ok()? };
+    (origin.trace != [0; 16] && origin.span != [0; 8]).then_some(origin)
 }
 
 const fn most_of(kind: u32) -> usize {

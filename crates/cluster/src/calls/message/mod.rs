@@ -16,7 +16,7 @@ use prost::DecodeError;
 use tidegate_core::quota::QuotaError;
 use tidegate_store::peers::{Call, Reply};
 
-pub(crate) use call::{Packed, read_batch, write_batch};
+pub(crate) use call::{Arrived, Packed, read_batch, write_batch};
 pub(crate) use reply::{Answered, read_answers, write_answers};
 pub(crate) use wire::Sealed;
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Algorithm, HoldId, Quota, RequestId, Retry, Span, Tag, Timestamp, Verdict};
 use tidegate_store::peers::{Asked, MAX_LOOK_BYTES, NodeId, Seen};
+use tidegate_store::spans::Origin;
 use tidegate_store::{Failure, Outcome};
 
 use super::*;
@@ -65,6 +66,14 @@ fn asked() -> impl Strategy<Value = Asked> {
             seen,
         },
     )
+}
+
+fn an_origin() -> impl Strategy<Value = Origin> {
+    let ids = (any::<[u8; 16]>(), any::<[u8; 8]>());
+    ids.prop_map(|(mut trace, mut span)| {
+        (trace[15], span[7]) = (trace[15].max(1), span[7].max(1));
+        Origin { trace, span }
+    })
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -130,7 +139,7 @@ fn shape_of(answered: &Answered) -> Shape {
 }
 
 fn batch_of(calls: &[Call]) -> Vec<u8> {
-    let packed: Vec<_> = calls.iter().map(|call| Packed::new(call).unwrap()).collect();
+    let packed: Vec<_> = calls.iter().map(|call| Packed::new(call, None).unwrap()).collect();
     write_batch(packed.iter().map(|packed| (packed, Duration::from_micros(7))))
 }
 
@@ -150,12 +159,13 @@ fn an_asked() -> Asked {
 
 proptest! {
     #[test]
-    fn calls_arrive_as_they_left(calls in vec((call(), 0u64..60_000_000), 0..6)) {
-        let packed: Vec<_> = calls.iter().map(|(call, _)| Packed::new(call).unwrap()).collect();
-        let patience = calls.iter().map(|(_, micros)| Duration::from_micros(*micros));
+    fn calls_arrive_as_they_left(calls in vec((call(), option::of(an_origin()), 0u64..60_000_000), 0..6)) {
+        let packed: Vec<_> = calls.iter().map(|(call, origin, _)| Packed::new(call, *origin).unwrap()).collect();
+        let patience = calls.iter().map(|(.., micros)| Duration::from_micros(*micros));
         let bytes = write_batch(packed.iter().zip(patience));
         let read: Vec<_> = read_batch(&bytes).unwrap().into_iter().map(Result::unwrap).collect();
-        let sent: Vec<_> = calls.into_iter().map(|(call, us)| (call, Duration::from_micros(us))).collect();
+        let sent = |(call, origin, us)| Arrived { call, origin, patience: Duration::from_micros(us) };
+        let sent: Vec<_> = calls.into_iter().map(sent).collect();
         prop_assert_eq!(read, sent);
     }
 
@@ -194,14 +204,26 @@ proptest! {
 }
 
 #[test]
+fn what_is_no_origin_is_not_there() {
+    for origin in [vec![], vec![0; 24], vec![7; 23], vec![7; 25], [vec![0; 16], vec![7; 8]].concat()] {
+        let item = wire::Item { kind: 4, origin, ..wire::Item::default() };
+        let mut batch = Vec::new();
+        prost::encoding::message::encode(wire::ENTRIES, &item, &mut batch);
+        let [Ok(Arrived { call: Call::Owes, origin: None, .. })] = &read_batch(&batch).unwrap()[..] else {
+            panic!("{item:?}")
+        };
+    }
+}
+
+#[test]
 fn lists_end_somewhere() {
     let many = |count| vec![an_asked(); count];
-    assert!(Packed::new(&Call::Decide(many(MAX_OPERATIONS))).is_ok());
-    assert!(Packed::new(&Call::Decide(many(MAX_OPERATIONS + 1))).is_err());
-    assert!(Packed::new(&Call::Store(many(MAX_OPERATIONS + 1))).is_err());
+    assert!(Packed::new(&Call::Decide(many(MAX_OPERATIONS)), None).is_ok());
+    assert!(Packed::new(&Call::Decide(many(MAX_OPERATIONS + 1)), None).is_err());
+    assert!(Packed::new(&Call::Store(many(MAX_OPERATIONS + 1)), None).is_err());
     let recall = |count| Call::Recall { node: NodeId(1), asked: many(count) };
-    assert!(Packed::new(&recall(MAX_RECALLS)).is_ok());
-    assert!(Packed::new(&recall(MAX_RECALLS + 1)).is_err());
+    assert!(Packed::new(&recall(MAX_RECALLS), None).is_ok());
+    assert!(Packed::new(&recall(MAX_RECALLS + 1), None).is_err());
     assert!(read_batch(&batch_of(&vec![Call::Owes; MAX_ITEMS])).is_ok());
     assert!(matches!(read_batch(&batch_of(&vec![Call::Owes; MAX_ITEMS + 1])), Err(Unreadable::TooMany(_))));
 }
@@ -209,13 +231,13 @@ fn lists_end_somewhere() {
 /// What comes of one call that somebody else has written.
 fn read_foreign(kind: u32, operations: &[wire::Operation]) -> Result<Call, Unreadable> {
     use prost::Message;
-    let mut item = wire::Item { patience_us: 1, kind, node: 0 }.encode_to_vec();
+    let mut item = wire::Item { patience_us: 1, kind, ..wire::Item::default() }.encode_to_vec();
     for operation in operations {
         prost::encoding::message::encode(wire::OPERATIONS, operation, &mut item);
     }
     let mut batch = Vec::new();
     prost::encoding::bytes::encode(wire::ENTRIES, &item, &mut batch);
-    read_batch(&batch).unwrap().remove(0).map(|(call, _)| call)
+    read_batch(&batch).unwrap().remove(0).map(|arrived| arrived.call)
 }
 
 #[test]
@@ -264,7 +286,8 @@ fn one_bad_call_does_not_spoil_the_others() {
     bytes.extend_from_slice(&[0x0a, 0x01, 0xff]);
     bytes.extend_from_slice(&batch_of(&[Call::Secret]));
     let read = read_batch(&bytes).unwrap();
-    assert!(matches!(&read[..], [Ok((Call::Owes, _)), Err(Unreadable::Protobuf(_)), Ok((Call::Secret, _))]));
+    let [Ok(first), Err(Unreadable::Protobuf(_)), Ok(last)] = &read[..] else { panic!("{read:?}") };
+    assert_eq!((&first.call, &last.call), (&Call::Owes, &Call::Secret));
 }
 
 #[test]

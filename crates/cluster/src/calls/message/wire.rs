@@ -30,7 +30,7 @@ pub(super) const ENTRIES: u32 = 1;
 pub(super) const PATIENCE: u32 = 1;
 
 /// What an `Item` is, but for its operations.
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct Item {
     #[prost(uint64, tag = "1")]
     pub(super) patience_us: u64,
@@ -40,6 +40,9 @@ pub(super) struct Item {
     /// Who recalls.
     #[prost(fixed64, tag = "4")]
     pub(super) node: u64,
+    /// The trace and the span that it comes from, 16 and 8 bytes; nothing if it is not traced.
+    #[prost(bytes = "vec", tag = "5")]
+    pub(super) origin: Vec<u8>,
 }
 
 /// Where an `Item` has its operations.
