@@ -5,7 +5,7 @@ import { bodyOf, EXPLAIN, formOf, queryOf, ruleHref } from "./rules-address.js";
 import { Foreign, Heading, Message, Words } from "./rules-parts.js";
 import { go } from "./rules-route.js";
 import { explain } from "./rules-source.js";
-import { count, quotaInWords, spanInWords } from "./rules-words.js";
+import { appliedInWords, count, spanInWords } from "./rules-words.js";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
@@ -294,7 +294,7 @@ function Said({ said, rule, binding }) {
       <div>
         <dt>Allows</dt>
         <dd>
-          ${rule && !rule.tiered && rule.base_limit === undefined ? quotaInWords(rule) : `${count(said.limit)} for this request's ${rule?.tiered ? "tier" : "plan"}`}${rule && !rule.tiered && rule.base_limit === undefined && rule.limit !== said.limit ? `; ${count(said.limit)} for this one` : ""}
+          ${appliedInWords(said, rule)}
         </dd>
       </div>
       <div>

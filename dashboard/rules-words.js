@@ -42,6 +42,14 @@ export function windowInWords(window) {
   return n === 1 ? unit : `${count(n)} ${unit}s`;
 }
 
+const SIZES = [["w", 604800000], ["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
+
+/** Milliseconds as a window is written: 60000 → "1m". */
+export function windowOf(ms) {
+  const [unit, size] = SIZES.find(([, each]) => ms >= each && ms % each === 0) ?? ["ms", 1];
+  return `${ms / size}${unit}`;
+}
+
 /** Milliseconds as people say them. */
 export function spanInWords(ms) {
   if (!Number.isFinite(ms)) return "?";
@@ -71,6 +79,15 @@ export function quotaInWords(rule) {
     return `${figuresInWords({ ...rule, limit: rule.base_limit })}, times the plan`;
   }
   return figuresInWords(rule);
+}
+
+/** What a rule allows a request, as it was explained: by its tier, its plan or an override. */
+export function appliedInWords(said, rule) {
+  const { limit, window_ms: ms, capacity: burst, algorithm } = said;
+  const figures = figuresInWords({ limit, window: windowOf(ms), burst, algorithm });
+  if (rule?.tiered) return `${figures}: this request's tier`;
+  if (rule?.base_limit !== undefined) return `${figures}: this request's plan`;
+  return rule && rule.limit !== limit ? `${figures} for this one; ${quotaInWords(rule)} otherwise` : figures;
 }
 
 /** What else there is to say about it: overrides, costs, charges, waiting. */

@@ -3,6 +3,7 @@ import { test } from "node:test";
 
 import {
   agoInWords,
+  appliedInWords,
   count,
   countedInWords,
   extrasInWords,
@@ -17,6 +18,7 @@ import {
   strictness,
   visible,
   windowInWords,
+  windowOf,
 } from "../rules-words.js";
 
 test("quotas are said in words", () => {
@@ -34,7 +36,19 @@ test("quotas are said in words", () => {
   assert.equal(figuresInWords({ limit: 1, window: "odd", algorithm: "new_one" }), "1 per odd, new_one");
 });
 
+test("what applies to a request is said with its window", () => {
+  const said = { limit: 10, window_ms: 1000, capacity: 40, algorithm: "token_bucket" };
+  const figures = "10 per second, burst 40, token bucket";
+  assert.equal(appliedInWords(said, { tiered: true }), `${figures}: this request's tier`);
+  assert.equal(appliedInWords(said, { base_limit: 5 }), `${figures}: this request's plan`);
+  assert.equal(appliedInWords(said, { limit: 10, window: "1s" }), figures);
+  assert.equal(appliedInWords(said, { limit: 2, window: "1m" }), `${figures} for this one; 2 per minute otherwise`);
+  assert.equal(appliedInWords(said, undefined), figures, "a rule that is not known here");
+  assert.equal(appliedInWords({ ...said, limit: 0, capacity: 0 }, { tiered: true }), "blocked: this request's tier");
+});
+
 test("windows and spans are said in words", () => {
+  assert.deepEqual([1, 1500, 1000, 90000, 3600000, 172800000, 604800000].map(windowOf), ["1ms", "1500ms", "1s", "90s", "1h", "2d", "1w"]);
   assert.equal(windowInWords("1w"), "week");
   assert.equal(windowInWords("1500ms"), "1,500 milliseconds");
   assert.equal(windowInWords(undefined), "?");

@@ -17,6 +17,12 @@ pub struct ExplainedRule<'a> {
     pub said: RuleBody<'a>,
     /// Whom it counts; null if it insists on an identity that the request lacks.
     pub identity: Option<String>,
+    /// How it counts: `token_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
+    pub algorithm: &'static str,
+    /// What its limit is per.
+    pub window_ms: u64,
+    /// How much there is when nothing was used: the limit, or the burst if that is more.
+    pub capacity: u64,
     /// What it is for, in its author's words.
     pub description: Option<&'a str>,
     /// Whether the request would be refused because of it; a shadow rule refuses nobody.
@@ -46,6 +52,9 @@ impl<'a> ExplanationBody<'a> {
         let explained = said.into_iter().zip(&decision.verdicts).zip(identities);
         let explained = explained.map(|((said, verdict), identity)| ExplainedRule {
             would_refuse: !said.allowed && !said.shadow,
+            algorithm: verdict.verdict.quota.algorithm().name(),
+            window_ms: verdict.verdict.quota.window().as_millis(),
+            capacity: verdict.verdict.quota.capacity(),
             description: rules.rule(verdict.rule).description.as_deref(),
             said,
             identity,

@@ -95,10 +95,10 @@ async fn explaining_consumes_nothing() {
             "rules": [
                 {"rule_id": "orders", "allowed": true, "limit": 50, "remaining": 50, "reset_after_ms": 0,
                  "retry_after_ms": 0, "shadow": false, "identity": "acme/alice", "description": "Orders per user",
-                 "would_refuse": false},
+                 "algorithm": "fixed_window", "window_ms": 60_000, "capacity": 50, "would_refuse": false},
                 {"rule_id": "watch", "allowed": false, "limit": 0, "remaining": 0, "reset_after_ms": 0,
                  "retry_after_ms": null, "shadow": true, "identity": "203.0.113.7", "description": null,
-                 "would_refuse": false},
+                 "algorithm": "fixed_window", "window_ms": 3_600_000, "capacity": 0, "would_refuse": false},
             ],
         });
         assert_eq!(answer.json(), expected);
