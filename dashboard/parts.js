@@ -4,10 +4,10 @@ import { html, useErrorBoundary } from './vendor-preact.js';
 import { Icon } from './icons.js';
 import { safeLink } from './format.js';
 
-/** A part of the page with its heading; `extra` sits beside it. */
-export function Panel({ id, title, extra, wide, test, children }) {
+/** A part of the page with its heading; `extra` sits beside it. One that is the whole page has the heading of the page. */
+export function Panel({ id, title, extra, wide, test, whole, children }) {
   return html`<section class="panel ${wide ?? ''}" aria-labelledby=${`h-${id}`} data-test=${test}>
-    <header class="panel-head"><h2 id=${`h-${id}`}>${title}</h2>${extra}</header>
+    <header class="panel-head"><${whole ? 'h1' : 'h2'} id=${`h-${id}`}>${title}<//>${extra}</header>
     ${children}
   </section>`;
 }

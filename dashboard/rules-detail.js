@@ -232,7 +232,7 @@ function Facts({ rule, shown, documents, usage, live }) {
       </dl>
     </div>
     <div class="rules-panel">
-      <h3 class="rules-subheading">As it is written</h3>
+      <h2 class="rules-subheading">As it is written</h2>
       ${!shown.exact && documents.changeable && html`<p class="rules-note">This is the rule as the node has understood it. Its own text, with comments, is in its document.</p>`}
       <${Text} text=${shown.text} />
     </div>

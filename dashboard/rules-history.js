@@ -34,7 +34,7 @@ export function History({ api, id, shown, may, say, changed, builtIn }) {
   const oldest = history.at(-1);
   const elsewhere = history.length > 0 && !isNow(history[0].after);
   return html`<section class="rules-panel" data-test="rule-history" aria-labelledby="rules-history-title">
-    <h3 class="rules-subheading" id="rules-history-title">History</h3>
+    <h2 class="rules-subheading" id="rules-history-title">History</h2>
     ${historyProblem && html`<p class="rules-muted">${builtIn ? "Built-in rules have no history." : historyProblem}</p>`}
     ${!historyProblem && history.length === 0 && html`<p class="rules-muted">Nothing is remembered: it has been like this since it was put there by other means.</p>`}
     ${elsewhere && exact && html`<p class="rules-note">It has been changed since the last of these, by other means.</p>`}

@@ -43,7 +43,7 @@ export function Heading({ children, at }) {
     if (arrived !== null && arrived !== at) ref.current?.focus({ preventScroll: true });
     arrived = at;
   }, [at]);
-  return html`<h2 class="rules-heading" tabindex="-1" ref=${ref}>${children}</h2>`;
+  return html`<h1 class="rules-heading" tabindex="-1" ref=${ref}>${children}</h1>`;
 }
 
 /** What came of something; read out when it changes. */
@@ -187,7 +187,7 @@ export function Ask({ title, children, yes, yesTest, danger, busy, onYes, onNo }
       onNo();
     }}
   >
-    <h3 class="rules-dialog-title">${title}</h3>
+    <h2 class="rules-dialog-title">${title}</h2>
     <div class="rules-dialog-body">${children}</div>
     <div class="rules-actions">
       <button

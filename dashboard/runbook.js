@@ -45,5 +45,5 @@ export function RunbookPage({ api, name }) {
       ? html`<ul key=${index}>${block.items.map((item, number) => html`<li key=${number}><${Line} line=${item} /></li>`)}</ul>`
       : html`<p key=${index}><${Line} line=${block.text} /></p>`))}</div>`;
   } else if (text !== null) body = html`<${Empty}>There is no runbook of this name.<//>`;
-  return html`<${Panel} id="runbook" title=${`Runbook: ${name}`} test="runbook" extra=${html`<a href="#/">Back to the overview</a>`}>${body}<//>`;
+  return html`<${Panel} id="runbook" title=${`Runbook: ${name}`} test="runbook" whole=${true} extra=${html`<a href="#/">Back to the overview</a>`}>${body}<//>`;
 }

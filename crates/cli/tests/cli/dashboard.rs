@@ -1,5 +1,6 @@
 //! The dashboard in a real browser, on the page that the real binary serves, with a real store.
 
+mod accessible;
 mod editing;
 mod fleet;
 mod hostile;

@@ -102,7 +102,7 @@ async fn hostile_names_are_shown_and_do_nothing() {
         site.shows("explain-result :is([data-test=explain-answer], .rules-bad)").await;
         site.is_whole("explain").await;
         site.goto(&format!("#/rules/{query}")).await;
-        site.browser.wait_for("main h2", SOON).await;
+        site.browser.wait_for("main h1", SOON).await;
         site.is_whole("a rule that is not there").await;
     }
     traffic.end();

@@ -3,7 +3,7 @@
 use super::traffic::Traffic;
 use super::{PATIENT, Site};
 
-const RULES: &str = "
+pub(super) const RULES: &str = "
 tiers: { free: { limit: 10, window: 1s }, premium: { limit: 1000, window: 1s, burst: 2000 } }
 rules:
   - { rule_id: tier, identifier_type: user_id, tiered: true, description: 'What a user may have, by tier' }
@@ -11,7 +11,7 @@ rules:
 ";
 
 /// Each view, and what is there once it is.
-const VIEWS: [(&str, &str); 7] = [
+pub(super) const VIEWS: [(&str, &str); 7] = [
     ("#/", "journal"),
     ("#/rules", "rule-row"),
     ("#/rules/tier", "rule-history"),
@@ -20,6 +20,18 @@ const VIEWS: [(&str, &str); 7] = [
     ("#/fleet", "fleet-row"),
     ("#/runbook/store_down", "runbook"),
 ];
+
+/// Opens one of them and waits until it is all there.
+pub(super) async fn open_view(site: &Site, (view, part): (&str, &str), dark: bool) {
+    site.goto(view).await;
+    site.shows(part).await;
+    if part == "explain-submit" {
+        site.click(part).await;
+        site.shows("explain-answer").await;
+    }
+    let theme = if dark { "dark" } else { "light" };
+    site.until(&format!("document.documentElement.dataset.theme === '{theme}'")).await;
+}
 
 #[tokio::test]
 async fn nothing_is_wider_than_the_window() {
@@ -33,18 +45,11 @@ async fn nothing_is_wider_than_the_window() {
         site.browser.prefer_dark(dark).await;
         for (width, height) in [(360, 740), (1366, 768), (3840, 2160)] {
             site.browser.resize(width, height).await;
-            for (view, part) in VIEWS {
-                site.goto(view).await;
-                site.shows(part).await;
-                if part == "explain-submit" {
-                    site.click(part).await;
-                    site.shows("explain-answer").await;
-                }
-                let place = format!("{view} at {width}×{height}, dark: {dark}");
-                let theme = if dark { "dark" } else { "light" };
-                site.until(&format!("document.documentElement.dataset.theme === '{theme}'")).await;
+            for view in VIEWS {
+                open_view(&site, view, dark).await;
                 let wide =
                     site.browser.eval("return document.documentElement.scrollWidth - innerWidth").await;
+                let place = format!("{} at {width}×{height}, dark: {dark}", view.0);
                 assert!(wide.as_i64().unwrap() <= 0, "{place}: {wide} too wide");
             }
         }
