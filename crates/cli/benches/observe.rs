@@ -50,7 +50,7 @@ rules:
 
 fn main() {
     let short = std::env::var_os("TIDEGATE_BENCH_SHORT").is_some();
-    let (rounds, span) = if short { (1, Duration::from_secs(2)) } else { (21, Duration::from_secs(5)) };
+    let (rounds, span) = if short { (1, Duration::from_secs(2)) } else { (11, Duration::from_secs(5)) };
     watched(rounds, span);
     traced(rounds, span);
 }

@@ -8,6 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::cost::Cost;
+use crate::decision::Decision;
 use crate::demand::{Demand, Inquiry};
 use crate::descriptor::{DomainTerms, Domains};
 use crate::identity::{Facet, Identifier, Identity, present};
@@ -78,7 +79,14 @@ pub struct RuleSet {
     asks_tier: bool,
     /// Whether a rule lets requests wait.
     delays: bool,
-    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
+    kept: OnceLock<Arc<dyn Kept>>,
+}
+
+/// What belongs to some rules and goes with them, such as counters: whoever has a decision by them has that, too, without another
+/// look-up.
+pub trait Kept: Any + Send + Sync + fmt::Debug {
+    /// Takes note of a decision by `rules`, which keep this.
+    fn note(&self, decision: &Decision, rules: &RuleSet);
 }
 
 /// What a rule comes down to once it matches, apart from the rest of it so that ten thousand of them stay near.
@@ -225,16 +233,23 @@ impl RuleSet {
         })
     }
 
-    /// Keeps something that belongs to these rules and goes with them, such as counters: whoever has a decision and its rules
-    /// has that too, without another look-up. There is room for one thing; what comes later is dropped.
-    pub fn keep<T: Any + Send + Sync>(&self, kept: Arc<T>) {
+    /// Keeps something that belongs to these rules and goes with them. There is room for one thing; what comes later is dropped.
+    pub fn keep(&self, kept: Arc<dyn Kept>) {
         self.kept.set(kept).ok();
     }
 
     /// What is kept, if it is of this kind.
-    #[inline]
     pub fn kept<T: Any>(&self) -> Option<&T> {
-        self.kept.get()?.downcast_ref()
+        let kept: &dyn Any = &**self.kept.get()?;
+        kept.downcast_ref()
+    }
+
+    /// Shows what is kept a decision by these rules.
+    #[inline]
+    pub fn note(&self, decision: &Decision) {
+        if let Some(kept) = self.kept.get() {
+            kept.note(decision, self);
+        }
     }
 
     /// The source's version of these rules.

@@ -2,15 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::plan::Plan;
 use tidegate_core::quota::QuotaError;
 use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
-use tidegate_core::ruleset::{MAX_STAMP, RuleSetError};
+use tidegate_core::ruleset::{Kept, MAX_STAMP, RuleSetError};
 use tidegate_core::tier::{Tier, Tiers};
 use tidegate_core::{
-    Algorithm, Condition, Demand, Facet, Path, Quota, Request, Rule, RuleSet, RuleSetParts, Secret, Span,
-    Timestamp,
+    Algorithm, Condition, Decision, Demand, Facet, Path, Quota, Request, Rule, RuleSet, RuleSetParts, Secret,
+    Span, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_704_067_200_000);
@@ -341,11 +342,27 @@ fn what_does_not_compile() {
     assert_eq!(error(unknown), RuleSetError::UnknownTier("gold".into()));
 }
 
+/// Counts decisions.
+#[derive(Debug, Default)]
+struct Counter(AtomicU64);
+
+impl Kept for Counter {
+    fn note(&self, decision: &Decision, rules: &RuleSet) {
+        assert_eq!(rules.len(), 1);
+        self.0.fetch_add(decision.cost, Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn rules_keep_the_first_thing_they_are_given() {
+fn rules_keep_the_first_thing_they_are_given_and_show_it_decisions() {
     let rules = compile(vec![rule("a", Facet::User, 1)]);
-    assert_eq!(rules.kept::<u32>(), None);
-    rules.keep(Arc::new(7_u32));
-    rules.keep(Arc::new(8_u32));
-    assert_eq!((rules.kept::<u32>(), rules.kept::<u64>()), (Some(&7), None));
+    let note = |cost| rules.note(&Decision::new(None, cost, NOW));
+    note(1);
+    assert!(rules.kept::<Counter>().is_none());
+    let (first, second) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
+    rules.keep(first.clone());
+    rules.keep(second.clone());
+    note(7);
+    assert_eq!([&first, &second].map(|counter| counter.0.load(Ordering::Relaxed)), [7, 0]);
+    assert!(rules.kept::<Counter>().is_some() && rules.kept::<u64>().is_none());
 }

@@ -4,7 +4,7 @@
 //! take turns, so that whatever else the machine does happens to both; the median of the ratios counts.
 //!
 //! One request in ten is refused, and one in ten is of one user, who is hot. The others are of 100,000 users, few of whom ask most.
-//! At this rate refusals are a flood, of which one in 128 is looked at.
+//! At this rate refusals are a flood, of which one in 256 is looked at.
 //!
 //! `TIDEGATE_BENCH_SHORT=1` only shows that it runs.
 

@@ -15,6 +15,7 @@ use tidegate::{
     Waited,
 };
 use tidegate_core::descriptor::{Descriptor, Hits};
+use tidegate_core::ruleset::Kept;
 use tidegate_core::{Mode, Timestamp};
 use tidegate_sources::{Aside, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
@@ -95,10 +96,16 @@ pub(crate) struct InForce {
     versions: HashMap<Box<str>, u64>,
 }
 
+impl Kept for InForce {
+    fn note(&self, decision: &Decision, rules: &RuleSet) {
+        self.table.count(decision, rules);
+    }
+}
+
 impl InForce {
     fn kept_by(self, rules: &RuleSet) -> Arc<Self> {
         let kept = Arc::new(self);
-        rules.keep(Arc::clone(&kept));
+        rules.keep(Arc::clone(&kept) as Arc<dyn Kept>);
         kept
     }
 
@@ -148,7 +155,7 @@ impl Node {
         let metrics = Metrics::default();
         let (document_version, versions) = (loaded.document_version, loaded.versions);
         let rules = limiter.rules();
-        let in_force = InForce { table: Table::new(&rules), document_version, versions };
+        let in_force = InForce { table: metrics.decisions.table(&rules), document_version, versions };
         metrics.decisions.count_in(in_force.kept_by(&rules));
         Ok(Self {
             limiter,
@@ -258,19 +265,17 @@ impl Node {
     /// Decides `request` without waiting and counts that it did.
     pub fn decide(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
         let timed = self.metrics.decision_seconds.begin();
-        let decided = self.limiter.try_check(request);
-        if let Ok(checked) = &decided {
-            self.metrics.decision_seconds.end(timed, checked.at);
-            self.take_note(request, checked);
-        }
-        decided
+        self.limiter.try_check_noting(request, |decision, rules| {
+            self.metrics.decision_seconds.end(timed, decision.at);
+            self.take_note(request, decision, rules);
+        })
     }
 
     /// Decides `request`, which was all there at `arrived`, wherever the counters are, and counts that it did.
     pub async fn ask(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
         let checked = self.limiter.check_since(request, arrived).await.map_err(refused)?;
         self.took(arrived.elapsed());
-        self.take_note(request, &checked);
+        self.take_note(request, &checked, checked.rules());
         Ok(checked)
     }
 
@@ -285,7 +290,7 @@ impl Node {
         let waited = self.limiter.check_or_wait(request, arrived, patience).await.map_err(refused)?;
         let took = arrived.elapsed().saturating_sub(waited.waited);
         self.took(took);
-        self.take_note(request, &waited.checked);
+        self.take_note(request, &waited.checked, waited.checked.rules());
         Ok(waited)
     }
 
@@ -297,7 +302,7 @@ impl Node {
         let each = requests.iter().zip(decided).map(|(request, checked)| {
             let checked = checked.map_err(refused)?;
             self.took(took);
-            self.take_note(request, &checked);
+            self.take_note(request, &checked, checked.rules());
             Ok(checked)
         });
         each.collect()
@@ -366,16 +371,14 @@ impl Node {
     }
 
     #[inline]
-    fn take_note(&self, request: &Request<'_>, checked: &Checked) {
-        self.count(checked, checked.rules());
-        self.insight.see(request, checked, checked.rules());
+    fn take_note(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+        self.count(decision, rules);
+        self.insight.see(request, decision, rules);
     }
 
     #[inline]
     fn count(&self, decision: &Decision, rules: &RuleSet) {
-        if let Some(InForce { table, .. }) = InForce::of(rules) {
-            self.metrics.decisions.count(table, decision, rules);
-        }
+        rules.note(decision);
         if self.traces.is_some() {
             traces::note(decision, rules);
         }
@@ -446,8 +449,8 @@ impl Node {
     /// Puts other rules in force.
     pub(crate) fn put_in_force(&self, loaded: Loaded) {
         let Loaded { rules, document_version, versions } = loaded;
-        let in_force = InForce { table: Table::new(&rules), document_version, versions };
-        let in_force = in_force.kept_by(&rules);
+        let table = self.metrics.decisions.table(&rules);
+        let in_force = InForce { table, document_version, versions }.kept_by(&rules);
         self.limiter.set_rules(rules);
         // Now the rules before the last are gone, and with them what only they knew.
         self.metrics.decisions.count_in(in_force);

@@ -30,18 +30,20 @@ pub fn are_heard() -> bool {
 /// A group on its way to where its counters are, which is called `shard`, until its outcome is there.
 #[inline]
 pub fn store(shard: &str, operations: usize) -> Span {
-    if !are_heard() {
-        return Span::none();
+    // Kept out of the way of decisions that have none.
+    #[cold]
+    fn heard(shard: &str, operations: usize) -> Span {
+        debug_span!(
+            target: TARGET,
+            "store",
+            otel.kind = "client",
+            tidegate.shard = shard,
+            tidegate.operations = operations,
+            tidegate.outcome = Empty,
+            tidegate.failure = Empty,
+        )
     }
-    debug_span!(
-        target: TARGET,
-        "store",
-        otel.kind = "client",
-        tidegate.shard = shard,
-        tidegate.operations = operations,
-        tidegate.outcome = Empty,
-        tidegate.failure = Empty,
-    )
+    if are_heard() { heard(shard, operations) } else { Span::none() }
 }
 
 /// Another node being asked for something.

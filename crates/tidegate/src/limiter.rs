@@ -77,7 +77,7 @@ impl Limiter {
     /// could not be.
     pub async fn check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
         match (&self.backend, &self.tiers) {
-            (Backend::Memory(memory), None) => self.decide(memory, request, take),
+            (Backend::Memory(memory), None) => self.decide(memory, request, take, |_, _| {}),
             _ => self.find_and_decide(request, Instant::now(), take).await,
         }
     }
@@ -90,7 +90,7 @@ impl Limiter {
         arrived: Instant,
     ) -> Result<Checked, RequestError> {
         match (&self.backend, &self.tiers) {
-            (Backend::Memory(memory), None) => self.decide(memory, request, take),
+            (Backend::Memory(memory), None) => self.decide(memory, request, take, |_, _| {}),
             _ => self.find_and_decide(request, arrived, take).await,
         }
     }
@@ -108,12 +108,22 @@ impl Limiter {
     /// Decides `request` at once, without a runtime: counters in memory need none. A shared store cannot be asked so,
     /// nor can a user's tier be looked up: that it is not known here yet is an error.
     pub fn try_check(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
+        self.try_check_noting(request, |_, _| {})
+    }
+
+    /// The same, for whoever takes note of every decision: `note` sees it, and the rules it was taken by, before it is handed out.
+    /// To look at what [`try_check`](Self::try_check) returns and pass it on would copy it.
+    pub fn try_check_noting(
+        &self,
+        request: &Request<'_>,
+        note: impl FnOnce(&Decision, &RuleSet),
+    ) -> Result<Checked, RequestError> {
         let memory = self.at_once("check")?;
         match &self.tiers {
-            None => self.decide(memory, request, take),
+            None => self.decide(memory, request, take, note),
             Some(tiers) => {
                 let tier = self.recall_tier(tiers, request, "check")?;
-                self.decide(memory, &told(request, tier.as_deref()), take)
+                self.decide(memory, &told(request, tier.as_deref()), take, note)
             }
         }
     }
@@ -130,7 +140,7 @@ impl Limiter {
             None => None,
             Some(tiers) => self.recall_tier(tiers, request, "explain")?,
         };
-        self.decide(memory, &told(request, tier.as_deref()), look)
+        self.decide(memory, &told(request, tier.as_deref()), look, |_, _| {})
     }
 
     /// Whether decisions may have to be waited for: because the counters are elsewhere, or users' tiers are.
@@ -154,6 +164,7 @@ impl Limiter {
         memory: &Memory,
         request: &Request<'_>,
         adjust: impl FnOnce(&mut [Operation<'_>]),
+        note: impl FnOnce(&Decision, &RuleSet),
     ) -> Result<Checked, RequestError> {
         let path = parse_path(request)?;
         let now = self.clock.now();
@@ -179,11 +190,12 @@ impl Limiter {
                 holding = Holding::of(request.hold, decision.allowed, (&demand.rules, &demand.group), said);
             }
         }
+        note(&decision, &rules);
         Ok(Checked { decision, rules, holding })
     }
 
     fn decide_all(&self, memory: &Memory, requests: &[Request<'_>]) -> Vec<Result<Checked, RequestError>> {
-        requests.iter().map(|request| self.decide(memory, request, take)).collect()
+        requests.iter().map(|request| self.decide(memory, request, take, |_, _| {})).collect()
     }
 
     /// Finds out the tier of the request's user if need be, and decides.
@@ -205,7 +217,7 @@ impl Limiter {
         adjust: fn(&mut [Operation<'_>]),
     ) -> Result<Checked, RequestError> {
         match &self.backend {
-            Backend::Memory(memory) => self.decide(memory, request, adjust),
+            Backend::Memory(memory) => self.decide(memory, request, adjust, |_, _| {}),
             Backend::Shared(shared) => match self.try_ask(shared, request, adjust) {
                 Some(checked) => checked,
                 None => Box::pin(self.ask(shared, request, arrived, adjust)).await,

@@ -65,9 +65,15 @@ impl Insight {
     pub(crate) fn see(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
         self.hot_keys.see(request, decision, rules);
         if !decision.allowed {
-            let Request { user, tenant, ip, .. } = *request;
-            self.see_refusal(decision, rules, || Refusal { user, tenant, ip, ..Refusal::default() });
+            self.see_refused(request, decision, rules);
         }
+    }
+
+    /// By itself, so that decisions that pass need not carry it along.
+    #[inline(never)]
+    fn see_refused(&self, request: &Request<'_>, decision: &Decision, rules: &RuleSet) {
+        let Request { user, tenant, ip, .. } = *request;
+        self.see_refusal(decision, rules, || Refusal { user, tenant, ip, ..Refusal::default() });
     }
 
     /// Takes note of the decision on what a proxy says about a request.

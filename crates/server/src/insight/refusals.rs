@@ -1,6 +1,6 @@
 //! Who is refused, by what, and when.
 //!
-//! Every refusal is counted while there are few; of a flood one in 128, which stands for those before it. The lock is tried and never
+//! Every refusal is counted while there are few; of a flood one in 256, which stands for those before it. The lock is tried and never
 //! waited for: what is not counted for it is counted as not counted.
 
 use std::iter;
@@ -20,7 +20,7 @@ use super::rings::{Period, Rings};
 use super::sampling::{Effort, REFUSALS};
 
 /// More refusals than these by a thread in a tenth of a second are a flood.
-const EFFORT: Effort = Effort { few: 100, mean: 128 };
+const EFFORT: Effort = Effort { few: 100, mean: 256 };
 
 /// Addresses of IPv6 are counted by network: whoever has one has all of it.
 const IPV6_PREFIX: u8 = 64;

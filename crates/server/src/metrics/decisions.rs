@@ -74,6 +74,8 @@ pub(crate) struct Table {
     /// The ids of rules by position, and the names of tiers; the last of each is for none.
     rules: Box<[Arc<str>]>,
     tiers: Box<[Arc<str>]>,
+    /// Those of all tables together.
+    local: Arc<AtomicU64>,
 }
 
 /// One thread's counters. Pages come to be as they are needed.
@@ -84,13 +86,29 @@ struct Sheet {
 }
 
 impl Table {
-    pub(crate) fn new(rules: &RuleSet) -> Self {
+    fn new(rules: &RuleSet, local: Arc<AtomicU64>) -> Self {
         let ids = (0..).take(rules.positions()).map(|rule| &*rules.rule(rule).id);
         let tiers = rules.tiers().iter().map(|tier| &*tier.name);
         Self {
             sheets: Striped::default(),
             rules: ids.chain([NO_RULE]).map(Arc::from).collect(),
             tiers: tiers.chain([OTHER_TIER]).map(Arc::from).collect(),
+            local,
+        }
+    }
+
+    /// Counts `decision`, taken by `rules`, which have this table: once on the rule it is put down to, and once on each shadow
+    /// rule that refused.
+    #[inline]
+    pub(crate) fn count(&self, decision: &Decision, rules: &RuleSet) {
+        if decision.status == Status::Local {
+            self.local.fetch_add(1, Ordering::Relaxed);
+        }
+        let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
+        let cause = decision.cause().map_or(rules.positions(), |rule| rule as usize);
+        self.add(cause, tier, Outcome::of(decision));
+        for said in decision.verdicts.iter().filter(|said| said.shadow && !said.verdict.allowed) {
+            self.add(said.rule as usize, tier, Outcome::ShadowRefused);
         }
     }
 
@@ -104,13 +122,24 @@ impl Table {
         (self.rules.len() * self.tiers.len()).div_ceil(PAGE)
     }
 
+    /// All that was counted on a page, by each thread that has it.
+    fn counted_on(&self, page: usize) -> impl Iterator<Item = &Page> {
+        self.sheets.iter().filter_map(move |sheet| sheet.page(page))
+    }
+
+    /// How many decisions there were.
+    fn total(&self) -> Counts {
+        let pages = (0..self.pages()).flat_map(|page| self.counted_on(page));
+        sum(pages.flat_map(|page| page.iter().map(read)))
+    }
+
     /// What was counted, if anything, in the order of rules.
     fn read(&self) -> impl Iterator<Item = (Labels, Counts)> {
         (0..self.pages()).flat_map(|page| {
             let mut sums: [Counts; PAGE] = [Counts::default(); PAGE];
-            for counters in self.sheets.iter().filter_map(|sheet| sheet.page(page)) {
+            for counters in self.counted_on(page) {
                 for (sum, counters) in sums.iter_mut().zip(counters.iter()) {
-                    add(sum, &counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)));
+                    add(sum, &read(counters));
                 }
             }
             let counted = (page * PAGE..).zip(sums).filter(|(_, counts)| *counts != Counts::default());
@@ -149,7 +178,7 @@ impl Sheet {
 pub(crate) struct Decisions {
     book: Mutex<Book>,
     /// How many were counted by this node because the store could not be asked.
-    local: AtomicU64,
+    local: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +192,11 @@ struct Book {
 }
 
 impl Decisions {
+    /// A table for decisions by `rules`, to be [counted in](Self::count_in).
+    pub(crate) fn table(&self, rules: &RuleSet) -> Table {
+        Table::new(rules, Arc::clone(&self.local))
+    }
+
     /// From now on decisions are counted in this, too. Series end here that none of those in use know, which bounds how many there
     /// can be; those of rules just replaced can still be read.
     pub(crate) fn count_in(&self, in_force: Arc<InForce>) {
@@ -183,21 +217,6 @@ impl Decisions {
             }
             goes_on
         });
-    }
-
-    /// Counts `decision`, taken by `rules`, which have `table`: once on the rule it is put down to, and once on each shadow
-    /// rule that refused.
-    #[inline]
-    pub(crate) fn count(&self, table: &Table, decision: &Decision, rules: &RuleSet) {
-        if decision.status == Status::Local {
-            self.local.fetch_add(1, Ordering::Relaxed);
-        }
-        let tier = decision.tier.map_or(rules.tiers().len(), TierIndex::get);
-        let cause = decision.cause().map_or(rules.positions(), |rule| rule as usize);
-        table.add(cause, tier, Outcome::of(decision));
-        for said in decision.verdicts.iter().filter(|said| said.shadow && !said.verdict.allowed) {
-            table.add(said.rule as usize, tier, Outcome::ShadowRefused);
-        }
     }
 
     /// How many decisions there were, by outcome.
@@ -228,9 +247,9 @@ impl Decisions {
 
     /// How many decisions there were, in the order of the names of outcomes.
     pub(crate) fn sums(&self) -> Counts {
-        let (series, mut sums) = self.series();
-        series.iter().for_each(|(_, counts)| add(&mut sums, counts));
-        sums
+        let book = self.book.lock();
+        let before = book.before.iter().map(|(_, counts)| *counts);
+        sum(book.in_use.iter().map(|it| it.table.total()).chain(before).chain([book.ended]))
     }
 
     pub(crate) fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
@@ -290,6 +309,17 @@ fn merged(mut series: Vec<(Labels, Counts)>) -> Vec<(Labels, Counts)> {
     series
 }
 
+fn read(counters: &Counters) -> Counts {
+    counters.each_ref().map(|counter| counter.load(Ordering::Relaxed))
+}
+
+fn sum(all: impl Iterator<Item = Counts>) -> Counts {
+    all.fold(Counts::default(), |mut sum, counts| {
+        add(&mut sum, &counts);
+        sum
+    })
+}
+
 fn add(sum: &mut Counts, more: &Counts) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
@@ -319,7 +349,7 @@ mod tests {
 
         #[test]
         fn a_table_says_what_all_threads_counted(steps in vec((0..=RULES, 0..3_usize), 0..200)) {
-            let table = Table::new(&rules());
+            let table = Table::new(&rules(), Arc::default());
             let outcomes = [Outcome::Allowed, Outcome::Refused, Outcome::ShadowRefused];
             thread::scope(|scope| {
                 for _ in 0..3 {
@@ -331,6 +361,7 @@ mod tests {
                 let id = if rule == RULES { NO_RULE.into() } else { format!("rule-{rule:03}").into() };
                 expected.entry((id, OTHER_TIER.into())).or_default()[outcome] += 3;
             }
+            prop_assert_eq!(table.total(), sum(expected.values().copied()));
             prop_assert_eq!(merged(table.read().collect()), expected.into_iter().collect::<Vec<_>>());
         }
     }
