@@ -30,9 +30,11 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
   const [saving, setSaving] = useState(false);
   const [refused, setRefused] = useState(null);
   const [conflict, setConflict] = useState(null);
-  const check = useCheck(api, base && !base.problem ? text : null);
-  const area = useRef(null);
   const fresh = id === null;
+  const ids = useMemo(() => idsIn(text), [text]);
+  const name = id ?? (ids.length === 1 ? ids[0] : null);
+  const check = useCheck(api, name, base && !base.problem ? text : null, fresh);
+  const area = useRef(null);
   const key = id ?? "";
 
   useEffect(() => {
@@ -86,18 +88,16 @@ export function Editor({ api, id, known, may, message, say, reload, route }) {
     if (message) say(null);
   };
 
-  const ids = useMemo(() => idsIn(text), [text]);
   const errors = refused ?? check.errors;
   const ready =
     may.ok && !saving && base && !base.problem && (dirty || fresh) && check.state !== "invalid" && !conflict;
 
   const save = async () => {
     if (!ready) return;
-    const name = id ?? ids[0];
     if (!name || ids.length > 1) {
       say(
         "bad",
-        name
+        ids.length > 1
           ? "Write one rule at a time: this text has several."
           : "Give the rule a name: a line such as rule_id: my_rule.",
       );
@@ -239,14 +239,14 @@ function whyNot({ may, check, dirty, conflict }) {
 }
 
 // Asks whether the text is right when nobody has typed for a moment.
-function useCheck(api, text) {
+function useCheck(api, name, text, fresh) {
   const [check, setCheck] = useState({ state: "checking", errors: [], note: "" });
   useEffect(() => {
     if (text === null) return undefined;
     let here = true;
     setCheck((before) => ({ ...before, state: "checking" }));
     const timer = setTimeout(async () => {
-      const { errors, note, problem } = await validate(api, text);
+      const { errors, note, problem } = await validate(api, name, text, fresh);
       if (!here) return;
       if (problem) setCheck({ state: "unknown", errors: [], note: problem });
       else setCheck({ state: errors.length ? "invalid" : "valid", errors, note });
@@ -255,7 +255,7 @@ function useCheck(api, text) {
       here = false;
       clearTimeout(timer);
     };
-  }, [api, text]);
+  }, [api, name, text, fresh]);
   return check;
 }
 

@@ -140,27 +140,27 @@ export function sameText(a, b) {
 }
 
 /**
- * What is wrong with the text of a rule: `{errors, note}`, or `{problem}` if that cannot be told. It is looked at by itself,
- * so tiers that other documents have are taken on trust until it is saved.
+ * What is wrong with the text of a rule: `{errors, note}`, or `{problem}` if that cannot be told. It is looked at as `id` among all
+ * other rules where that can be done, or else by itself. `fresh`: there must not be one of that name.
  */
-export async function validate(api, text) {
-  const lines = text.split("\n").length;
-  const ask = (whole) =>
-    answered(api.send("POST", "/v1/rules/validate", whole, { "content-type": "application/yaml" }));
-  let reply = await ask(text);
-  let note = "";
-  if (reply.status === 422 && reply.json?.errors?.some(({ message }) => /there are no tiers/.test(message))) {
-    note = "Its tiers are looked at when it is saved.";
-    reply = await ask(`${text}\n---\ntiers: { any: { limit: 1, window: 1s } }\nrules: []\n`);
-  }
-  if (reply.status === 200) return { errors: [], note };
-  if (reply.status === 422 && Array.isArray(reply.json?.errors)) {
-    return {
-      errors: reply.json.errors.map((error) => ({ ...error, line: Math.min(error.line, lines) })),
-      note,
-    };
-  }
-  return { problem: problemOf(reply) };
+export async function validate(api, id, text, fresh) {
+  const headers = { "content-type": "application/yaml", ...(fresh && id !== null ? condition(null) : {}) };
+  const ask = (query) => answered(api.send("POST", `/v1/rules/validate${query}`, text, headers));
+  const among = id === null ? null : wrongIn(await ask(`?rule_id=${encodeURIComponent(id)}`));
+  if (among?.errors) return { errors: among.errors, note: "" };
+  const alone = wrongIn(await ask(""));
+  if (!alone.errors) return alone;
+  // Where others come from, there may be tiers.
+  const errors = alone.errors.filter(({ message }) => !/there are no tiers/.test(message));
+  return { errors, note: `${among ? `${among.problem} ` : ""}It was looked at by itself.` };
+}
+
+// `{errors}`, none of them if all is well, or `{problem}`.
+function wrongIn(reply) {
+  if (reply.status === 200) return { errors: [] };
+  if (Array.isArray(reply.json?.errors)) return { errors: reply.json.errors };
+  const problem = problemOf(reply);
+  return [412, 422].includes(reply.status) ? { errors: [{ line: 1, column: 1, message: problem }] } : { problem };
 }
 
 /** The condition under which a change is made: that the rule is as it was read. */

@@ -214,7 +214,7 @@ pub(super) fn book(door: &Door) -> Result<&RuleBook, Wrong> {
 }
 
 /// What a request asks a rule or a document to be, and its body.
-async fn read(request: Request<Body>) -> Result<(Guard, Bytes), Wrong> {
+pub(super) async fn read(request: Request<Body>) -> Result<(Guard, Bytes), Wrong> {
     let guard = guard(request.headers())?;
     Ok((guard, body::read(request.into_body(), MAX_BYTES).await?))
 }

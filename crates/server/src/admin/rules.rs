@@ -9,11 +9,10 @@ use http::{Request, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use tidegate_rules::{Problem, Problems, Source, decode, load, to_json};
-use tidegate_sources::Aside;
+use tidegate_sources::{Aside, Change, Guard, Subject, Wish};
 
 use super::Door;
-use super::change::{book, refuse, tagged};
-use crate::body;
+use super::change::{book, read, refuse, tagged};
 use crate::node::InForce;
 use crate::reply::{self, Reply, Wrong};
 
@@ -136,11 +135,19 @@ pub(super) async fn show(State(door): State<Arc<Door>>, Path(rule_id): Path<Stri
     }
 }
 
-pub(super) async fn validate(request: Request<Body>) -> Reply {
-    let bytes = match body::read(request.into_body(), MAX_BYTES).await {
-        Ok(bytes) => bytes,
+/// Whether a document could be used by itself or, with `?rule_id=…`, a rule among all others where they come from.
+pub(super) async fn validate(State(door): State<Arc<Door>>, request: Request<Body>) -> Reply {
+    let rule_id = match rule_id(request.uri().query()) {
+        Ok(rule_id) => rule_id.map(str::to_owned),
         Err(wrong) => return wrong.into(),
     };
+    let (guard, bytes) = match read(request).await {
+        Ok(read) => read,
+        Err(wrong) => return wrong.into(),
+    };
+    if let Some(rule_id) = rule_id {
+        return validate_among(&door, rule_id, &bytes, guard).await;
+    }
     // A large document takes a while, during which others want to be answered.
     match tokio::task::spawn_blocking(move || problems(&bytes)).await {
         Ok(None) => reply::json(StatusCode::OK, &Valid { valid: true, errors: Vec::new() }),
@@ -148,6 +155,31 @@ pub(super) async fn validate(request: Request<Body>) -> Reply {
         Err(_) => {
             Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the document could not be read").into()
         }
+    }
+}
+
+/// The rule that the query names. Ids have no characters that would have to be escaped there.
+fn rule_id(query: Option<&str>) -> Result<Option<&str>, Wrong> {
+    match query.map(|query| query.split_once('=')) {
+        None => Ok(None),
+        Some(Some(("rule_id", id))) => Ok(Some(id)),
+        Some(_) => {
+            let message = "only `rule_id` can be asked for here";
+            Err(Wrong::new(StatusCode::BAD_REQUEST, "bad_request", message).about("rule_id"))
+        }
+    }
+}
+
+async fn validate_among(door: &Door, rule_id: String, bytes: &[u8], guard: Guard) -> Reply {
+    let (book, text) = match (book(door), decode(&rule_id, bytes)) {
+        (Ok(book), Ok(text)) => (book, text.to_owned()),
+        (Err(wrong), _) => return wrong.into(),
+        (_, Err(problem)) => return invalid(&problem.into()),
+    };
+    let change = Change { subject: Subject::Rule(rule_id), wish: Wish::Put(text), guard };
+    match book.plan(vec![change]).await {
+        Ok(_) => reply::json(StatusCode::OK, &Valid { valid: true, errors: Vec::new() }),
+        Err(error) => refuse(&error),
     }
 }
 

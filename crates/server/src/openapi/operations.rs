@@ -358,14 +358,26 @@ fn rules(schemas: &mut Schemas) -> [Operation; 4] {
                 &schemas.request::<tidegate_rules::form::Rule>(),
             )
             .answers(404, "There is no such rule", &error),
-        new("POST", "/v1/rules/validate", "Whether a rule document could be used")
-            .reads_content(&json!({
-                "application/yaml": {"schema": {"type": "string"}},
-                "application/json": {"schema": {}},
-            }))
-            .answers(200, "It could", &valid)
-            .answers(413, "It is too large to be looked at", &error)
-            .answers(422, "It could not; all that is wrong", &valid),
+        new(
+            "POST",
+            "/v1/rules/validate",
+            "Whether a rule document could be used, or a rule among all others",
+        )
+        .parameter(
+            "rule_id",
+            "query",
+            "The rule that the body is to be: it is looked at among all others, where they come from",
+            &json!({"type": "string"}),
+        )
+        .reads_content(&json!({
+            "application/yaml": {"schema": {"type": "string"}},
+            "application/json": {"schema": {}},
+        }))
+        .answers(200, "It could", &valid)
+        .answers(409, "There is no source with others", &error)
+        .answers(412, "It is not what If-Match or If-None-Match ask for", &error)
+        .answers(413, "It is too large to be looked at", &error)
+        .answers(422, "It could not; all that is wrong", &valid),
         new("POST", "/v1/explain", "What would be decided about a request, and why; consumes nothing")
             .reads(&schemas.request::<CheckBody<'static>>())
             .answers(

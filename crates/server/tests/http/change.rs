@@ -93,6 +93,39 @@ async fn a_rule_is_created_changed_deleted_and_brought_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_is_looked_at_among_all_others() {
+    let tiers = "tiers: { free: { limit: 1, window: 1s } }\n";
+    let (server, folder) = with_file(&format!("{tiers}{TEXT}")).await;
+    let ask = async |query: &str, body: &str, headers: &[(&str, &str)]| {
+        let answer = server.change("POST", &format!("/v1/rules/validate{query}"), body, headers).await;
+        (answer.status.as_u16(), answer.json())
+    };
+    let tiered = r#"{"rule_id":"each","identifier_type":"user_id","tiered":true}"#;
+    assert_eq!(ask("", tiered, &[]).await.0, 422, "there are no tiers in it");
+    assert_eq!(ask("?rule_id=each", tiered, &[]).await, (200, serde_json::json!({"valid": true})));
+    let wrong = "rule_id: each\nidentifier_type: user_id\nlimit: three\nwindow: 1h\n";
+    let (status, said) = ask("?rule_id=each", wrong, &[]).await;
+    assert_eq!((status, &said["errors"][0]["line"]), (422, &3.into()), "as it was sent: {said}");
+    for (query, body, headers, status, word) in [
+        ("?rule_id=each", &*rule("other", 5), &[][..], 422, "other"),
+        ("?rule_id=each", &*rule("each", 5), &[("if-none-match", "*")], 412, "each"),
+        ("?rule_id=each", &*rule("each", 5), &[("if-match", "7")], 412, "version"),
+        ("?rule_id=..", &*rule("each", 5), &[], 422, "each"),
+        ("?rule=each", &*rule("each", 5), &[], 400, "rule_id"),
+        ("?each", &*rule("each", 5), &[], 400, "rule_id"),
+    ] {
+        let (said, body) = ask(query, body, headers).await;
+        assert_eq!(said, status, "{query}: {body}");
+        assert!(body.to_string().contains(word), "{query}: {body}");
+    }
+    let text = fs::read_to_string(folder.path().join("rules.yaml")).unwrap();
+    assert_eq!(text, format!("{tiers}{TEXT}"), "nothing is written");
+    let fixed = start(TEXT).await;
+    let answer = fixed.change("POST", "/v1/rules/validate?rule_id=each", tiered, &[]).await;
+    assert_eq!((answer.status.as_u16(), &answer.json()["error"]), (409, &"no_source".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_makes_no_sense_changes_nothing() {
     let (server, folder) = with_file(TEXT).await;
     let text = || fs::read_to_string(folder.path().join("rules.yaml")).unwrap();
