@@ -49,11 +49,13 @@ export function TopRefused({ insight }) {
   const [chosen, setKind] = useState(null);
   const [period, setPeriod] = useState('5m');
   const refused = insight?.refusals?.[period] ?? {};
-  // Behind a proxy that describes requests there are no users.
+  // Behind a proxy that describes requests there are no users; elsewhere there are no descriptors.
+  const described = chosen === 'descriptors' || PERIODS.some(([of]) => insight?.refusals?.[of]?.descriptors?.length);
+  const kinds = KINDS.filter(([of]) => of !== 'descriptors' || described);
   const kind = chosen ?? (!refused.users?.length && refused.descriptors?.length ? 'descriptors' : 'users');
   const list = refused[kind];
   return html`<${Panel} id="top" title="Most refused" wide="third last" extra=${html`<${Choice} label="Period" options=${PERIODS} value=${period} onChange=${setPeriod} />`}>
-    <${Choice} label="Kind" options=${KINDS} value=${kind} onChange=${setKind} />
+    <${Choice} label="Kind" options=${kinds} value=${kind} onChange=${setKind} />
     <div class="top-list" data-test=${`refused-${kind}`}><${TopList} kind=${kind} list=${list} /></div>
     ${insight?.not_counted > 0 && html`<p class="quiet"><small>${exact(insight.not_counted)} more were not counted by name.</small></p>`}
   <//>`;

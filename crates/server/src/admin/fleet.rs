@@ -117,10 +117,10 @@ async fn ask_all(node: &Node) -> FleetBody {
 impl FleetSum {
     fn of(nodes: &[FleetNode], node: &Node) -> Self {
         let ticks: Vec<&Tick> = nodes.iter().filter_map(|node| node.tick.as_ref()).collect();
-        let told =
-            nodes.iter().filter_map(|node| Some((&*node.tick.as_ref()?.state.hot_keys, node.told.as_ref()?)));
+        let told = nodes.iter().filter_map(|node| Some((node.tick.as_ref()?, node.told.as_ref()?)));
+        let told: Vec<_> = told.map(|(tick, told)| (&*tick.state.hot_keys, told)).collect();
         Self {
-            insight: InsightBody::together(told),
+            insight: InsightBody::together(&told),
             point: sum::points(ticks.iter().map(|tick| &tick.point), node.live.bounds()),
             totals: sum::totals(ticks.iter().map(|tick| &tick.state.totals)),
             mode: ticks.iter().map(|tick| tick.state.mode).max().unwrap_or_default(),

@@ -213,8 +213,8 @@ impl InsightBody {
     }
 
     /// What several nodes see, as one.
-    pub(crate) fn together<'t>(nodes: impl Iterator<Item = (&'t [HotKeyBody], &'t Told)> + Clone) -> Self {
-        let told = || nodes.clone().map(|(_, told)| told);
+    pub(crate) fn together(nodes: &[(&[HotKeyBody], &Told)]) -> Self {
+        let told = || nodes.iter().map(|(_, told)| *told);
         let countries = told().any(|told| told.refusals.day.countries.is_some());
         let by_hour =
             std::array::from_fn(|hour| saturating_sum(told().map(|told| told.refusals.by_hour[hour])));
@@ -223,7 +223,7 @@ impl InsightBody {
             Ranking::together(rankings, SHOWN).into()
         });
         Self {
-            hot_keys: HotKeyBody::together(nodes.clone().flat_map(|(keys, _)| keys)),
+            hot_keys: HotKeyBody::together(nodes.iter().flat_map(|(keys, _)| *keys)),
             refusals,
             not_counted: saturating_sum(told().map(|told| told.not_counted)),
         }
