@@ -276,3 +276,36 @@ impl From<&RankingBody> for Ranking {
 pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
     reply::json(StatusCode::OK, &InsightBody::of(&door.node))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(identity: &str, rate: u64, since: Option<&str>) -> HotKeyBody {
+        HotKeyBody {
+            rule: "r".into(),
+            identity: identity.into(),
+            rate_per_second: rate,
+            since: since.map(Into::into),
+            hot: since.is_some(),
+        }
+    }
+
+    #[test]
+    fn keys_of_several_nodes_are_added_up_and_hot_if_they_are_anywhere() {
+        let (early, late) = ("2026-01-05T09:30:00Z", "2026-01-05T09:31:00Z");
+        let one = [key("a", 5, None), key("b", 7, Some(late)), key("c", u64::MAX, None)];
+        let other = [key("a", 6, None), key("b", 1, Some(early)), key("c", 1, None), key("d", 1, None)];
+        let expected =
+            [key("c", u64::MAX, None), key("a", 11, None), key("b", 8, Some(early)), key("d", 1, None)];
+        assert_eq!(HotKeyBody::together(one.iter().chain(&other)), expected);
+    }
+
+    #[test]
+    fn ten_keys_are_shown() {
+        let many: Vec<HotKeyBody> = (0..30).map(|number| key(&number.to_string(), number, None)).collect();
+        let shown = HotKeyBody::together(many.iter());
+        let rates: Vec<u64> = shown.iter().map(|key| key.rate_per_second).collect();
+        assert_eq!(rates, (20..30).rev().collect::<Vec<u64>>());
+    }
+}
