@@ -50,8 +50,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Applies what is demanded, and adds what becomes of it to `decision`.
-    #[inline]
+    /// Applies what is demanded, and adds what becomes of it to `decision`. Not once for each crate that decides: one way through
+    /// the store stays in the processor's caches, whoever asks.
+    #[inline(never)]
     fn apply(&self, demand: &Demand<'_>, now: Timestamp, decision: &mut Decision) {
         let mut asked = demand.rules.iter().zip(&demand.group);
         self.store.apply_each(&demand.group, now, |outcome| {
