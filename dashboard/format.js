@@ -24,6 +24,9 @@ export function count(n) {
 /** 1234 → "1.23k/s". */
 export const rate = (n) => (known(n) ? `${count(n)}/s` : NONE);
 
+/** 12345678 → "12.3 MB". */
+export const bytes = (n) => (known(n) ? count(n).replace(/([A-Za-z]?)$/, (_, unit) => ` ${unit}B`) : NONE);
+
 /** All digits, in groups: 1234567 → "1,234,567". */
 export const exact = (n) => (known(n) ? Math.round(n).toLocaleString('en') : NONE);
 

@@ -2,7 +2,7 @@
 
 import { html, useState } from './vendor-preact.js';
 import { byTier, within } from './columns.js';
-import { age, count, exact, percent, rate, share } from './format.js';
+import { age, count, exact, percent, plural, rate, share } from './format.js';
 import { Bars, Choice, Empty, Panel, Pill } from './parts.js';
 
 const TOP = 6;
@@ -89,8 +89,9 @@ function Hours({ hours }) {
   if (most === 0) return html`<p class="quiet nothing">No refusals in the last 24 hours.</p>`;
   const now = new Date().getUTCHours();
   const peak = hours.indexOf(most);
-  return html`<div class="hours" role="img" aria-label=${`Refusals by hour of the day, UTC. Most at ${peak}:00: ${exact(most)}.`}>
+  const summary = `Most from ${peak}:00 to ${peak + 1}:00: ${plural(most, 'refusal')}.`;
+  return html`<figure class="by-hour"><div class="hours" role="img" aria-label=${`Refusals by hour of the day, UTC. ${summary}`}>
     ${hours.map((n, hour) => html`<div key=${hour} class=${hour === now ? 'hour now' : 'hour'} title=${`${hour}:00 – ${hour + 1}:00 UTC: ${exact(n)}${hour === now ? ' (now)' : ''}`}>
       <span style=${{ height: `${(100 * n) / most}%` }}></span><small>${hour % 6 === 0 ? hour : ''}</small></div>`)}
-  </div>`;
+  </div><figcaption>${summary}</figcaption></figure>`;
 }

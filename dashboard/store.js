@@ -1,16 +1,18 @@
 // The store that nodes share: what each part of it is asked, how it answers, and how it is.
 
-import { html } from './vendor-preact.js';
+import { html, useState } from './vendor-preact.js';
 import { Chart } from './charts.js';
 import { LINES } from './colour.js';
 import { highest, mean, within } from './columns.js';
-import { count, duration, exact, percent, plural, rate } from './format.js';
+import { bytes, duration, percent, plural, rate } from './format.js';
 import { Icon } from './icons.js';
 import { Breaker, Empty, Name, Panel, Pill, Words } from './parts.js';
+import { inOrder, shown } from './shards.js';
 
 const MOST_LINES = LINES.length;
+const MOST_ROWS = 12;
 const find = (point, name) => point.shards?.find((shard) => shard.name === name);
-const lines = (shards, key) => shards.slice(0, MOST_LINES).map(({ name }, i) => (
+const lines = (shards, key) => inOrder(shards, MOST_LINES).slice(0, MOST_LINES).map(({ name }, i) => (
   { label: name, colour: LINES[i], dash: i, value: (point) => find(point, name)?.[key] }));
 
 export function Store({ state, points, span }) {
@@ -28,7 +30,7 @@ const Memory = ({ keys }) => html`<${Empty}><p>This node counts in its own memor
 function Charts({ shards, points, span }) {
   const seen = within(points, span);
   const top = (key) => highest(seen.flatMap((p) => p.shards ?? []), (shard) => shard[key]);
-  const more = shards.length > MOST_LINES ? ` The first ${MOST_LINES} of ${shards.length} shards.` : '';
+  const more = shards.length > MOST_LINES ? ` ${MOST_LINES} of ${shards.length} shards are drawn.` : '';
   const errors = top('errors');
   return html`<div class="trio">
     <div><h3>Operations</h3><${Chart} title="Operations per second by shard" points=${points} series=${lines(shards, 'operations')} unit=${rate} span=${span} summary=${`Busiest shard: ${rate(top('operations'))}.${more}`} /></div>
@@ -40,21 +42,24 @@ function Charts({ shards, points, span }) {
 const HEAD = ['Shard', 'Breaker', 'Operations', 'Errors', 'p99', 'CPU', 'Memory', 'Clients', 'Replica lag'];
 
 function Health({ shards, points }) {
+  const [whole, setWhole] = useState(false);
+  const rows = whole ? shards : shown(shards, MOST_ROWS);
   const recent = within(points, 5);
   const now = (name, key) => mean(recent, (p) => find(p, name)?.[key]);
   return html`<table class="data stack"><caption class="visually-hidden">Health of the store's shards</caption>
     <thead><tr>${HEAD.map((words, i) => html`<th scope="col" class=${i > 1 ? 'num' : ''}>${words}</th>`)}</tr></thead>
-    <tbody>${shards.map((shard) => html`<tr key=${shard.name} data-test="shard">
+    <tbody>${rows.map((shard) => html`<tr key=${shard.name} data-test="shard">
       <th scope="row"><${Name} text=${shard.name} />${shard.problem && html`<span class="problem"><${Words} text=${shard.problem} /></span>`}</th>
       <td data-label=${HEAD[1]}><${Breaker} state=${shard.breaker} /></td>
       <td class="num" data-label=${HEAD[2]}>${rate(now(shard.name, 'operations'))}</td>
       <td class="num" data-label=${HEAD[3]}>${rate(now(shard.name, 'errors'))}</td>
       <td class="num" data-label=${HEAD[4]}>${duration(highest(recent, (p) => find(p, shard.name)?.p99))}</td>
       <td class="num" data-label=${HEAD[5]}><${Meter} label="CPU" value=${shard.cpu} /></td>
-      <td class="num" data-label=${HEAD[6]}><${Meter} label="Memory" value=${shard.memory} /></td>
+      <td class="num" data-label=${HEAD[6]}><${MemoryUse} shard=${shard} /></td>
       <td class="num" data-label=${HEAD[7]}><${Meter} label="Clients" value=${shard.connections} high=${0.95} critical=${Infinity} /></td>
       <td class="num" data-label=${HEAD[8]}><${Lag} seconds=${shard.replication_lag_seconds} /></td>
-    </tr>`)}</tbody></table>`;
+    </tr>`)}</tbody></table>
+    ${shards.length > MOST_ROWS && html`<p class="more-shards"><button type="button" class="plain" data-test="all-shards" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? 'Show fewer' : `Show all ${shards.length} shards`}</button></p>`}`;
 }
 
 // The same thresholds as the alerts have; connections have no critical one.
@@ -64,6 +69,11 @@ const Meter = ({ label, value, high = 0.8, critical = 0.9 }) => {
   return html`<span class="meter is-${level}">${level !== 'ok' && html`<${Icon} name=${level} />`}<span>${percent(value)}</span>
     <span class="meter-box" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(value * 100)}><span style=${{ width: `${Math.min(100, value * 100)}%` }}></span></span></span>`;
 };
+
+// Without a limit there is no share: what it uses is all that can be said.
+const MemoryUse = ({ shard: { memory, memory_bytes: used } }) => (typeof memory !== 'number' && typeof used === 'number'
+  ? html`<span title="has no limit (maxmemory)">${bytes(used)}</span>`
+  : html`<span title=${bytes(used)}><${Meter} label="Memory" value=${memory} /></span>`);
 
 const Lag = ({ seconds }) => {
   if (seconds === null || seconds === undefined) return html`<span class="quiet" title="not known">–</span>`;

@@ -133,7 +133,8 @@ fn load(said: &ServerReport) -> StoreReport {
     let of = |used: u64, most: u64| (most > 0).then_some((used, most));
     StoreReport {
         cpu_time: Some(said.cpu_time),
-        memory: of(said.used_memory, said.max_memory),
+        memory: Some(said.used_memory),
+        max_memory: (said.max_memory > 0).then_some(said.max_memory),
         connections: of(said.clients, said.max_clients),
         // Replicas report every second, in whole seconds: up to one of them says nothing.
         replication_lag: said.replicas.iter().max().map(|lag| Duration::from_secs(lag.saturating_sub(1))),

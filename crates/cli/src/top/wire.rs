@@ -142,6 +142,7 @@ pub(super) struct ShardState {
     pub(super) problem: Option<Text>,
     pub(super) cpu: Option<f64>,
     pub(super) memory: Option<f64>,
+    pub(super) memory_bytes: Option<f64>,
     pub(super) replication_lag_seconds: Option<f64>,
 }
 

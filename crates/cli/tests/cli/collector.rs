@@ -1,5 +1,6 @@
 //! A small collector: takes spans as OpenTelemetry's own does, and remembers them.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,7 +14,9 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
+use tidegate_testkit::Certificates;
 use tokio::sync::oneshot;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 use crate::support::wait_for;
@@ -41,6 +44,7 @@ impl Got {
 
 /// A running collector; ends with the test.
 pub(crate) struct Collector {
+    scheme: &'static str,
     at: SocketAddr,
     got: Arc<Mutex<Vec<Got>>>,
     _end: oneshot::Sender<()>,
@@ -48,6 +52,18 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::serve("http", Server::builder())
+    }
+
+    /// One that is spoken to over TLS.
+    pub(crate) fn start_tls(certificates: &Certificates) -> Self {
+        let [certificate, key] = [certificates.server_certificate(), certificates.server_key()]
+            .map(|file| fs::read_to_string(file).unwrap());
+        let tls = ServerTlsConfig::new().identity(Identity::from_pem(certificate, key));
+        Self::serve("https", Server::builder().tls_config(tls).unwrap())
+    }
+
+    fn serve(scheme: &'static str, mut server: Server) -> Self {
         let got = Arc::new(Mutex::new(Vec::new()));
         let service = TraceServiceServer::new(Desk(Arc::clone(&got)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -56,16 +72,16 @@ impl Collector {
         let (end, ended) = oneshot::channel();
         thread::spawn(move || {
             let incoming = tonic::transport::server::TcpIncoming::from(listener);
-            let serving = tonic::transport::Server::builder().add_service(service);
+            let serving = server.add_service(service);
             runtime
                 .block_on(serving.serve_with_incoming_shutdown(incoming, async { drop(ended.await) }))
                 .unwrap();
         });
-        Self { at, got, _end: end }
+        Self { scheme, at, got, _end: end }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.at)
+        format!("{}://{}", self.scheme, self.at)
     }
 
     pub(crate) fn all(&self) -> Vec<Got> {

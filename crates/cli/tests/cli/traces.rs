@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::process::Command;
 
 use tempfile::TempDir;
-use tidegate_testkit::{Backend, Redis};
+use tidegate_testkit::{Backend, Certificates, Redis};
 
 use crate::collector::{Collector, Got};
 use crate::gateway::Gateway;
@@ -28,10 +29,28 @@ const SPAN: &str = "00f067aa0ba902b7";
 
 /// A server that traces so many of its requests.
 fn serve(folder: &TempDir, collector: &str, sample: &str, args: &[&str]) -> Server {
+    serve_with(folder, collector, sample, args, |command| command)
+}
+
+fn serve_with(
+    folder: &TempDir,
+    collector: &str,
+    sample: &str,
+    args: &[&str],
+    adjust: impl FnOnce(&mut Command) -> &mut Command,
+) -> Server {
     let rules = folder.path().join("rules.yaml");
     fs::write(&rules, RULES).unwrap();
     let own = ["--rules", rules.to_str().unwrap(), "--otlp", collector, "--trace-sample", sample];
-    Server::start(&[&own, args].concat())
+    Server::start_with(&[&own, args].concat(), adjust)
+}
+
+/// How many spans became of it.
+fn spans(server: &Server, outcome: &str) -> u64 {
+    let (_, metrics) = server.admin("/metrics");
+    let name = format!("tidegate_spans_total{{outcome=\"{outcome}\"}} ");
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&name));
+    count.unwrap_or_else(|| panic!("no {outcome} in {metrics}")).parse().unwrap()
 }
 
 fn body(path: &str) -> String {
@@ -312,17 +331,33 @@ fn a_collector_that_is_away_costs_nothing_but_its_spans() {
     for _ in 0..30 {
         assert_eq!(server.check(&body("/open"))["status"], "enforced");
     }
-    wait_for("the failure to be counted", || {
-        let (_, metrics) = server.admin("/metrics");
-        let failed = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("tidegate_spans_total{outcome=\"failed\"} "))?;
-        (failed.parse::<u64>().unwrap() >= 90).then_some(())
-    });
+    wait_for("the failure to be counted", || (spans(&server, "failed") >= 90).then_some(()));
     let told = server.log().matches("the collector does not take spans").count();
     assert_eq!(told, 1, "{}", server.log());
     let log = server.end();
     assert_eq!(log.matches("the collector does not take spans").count(), 1, "{log}");
+}
+
+#[test]
+fn a_collector_is_spoken_to_over_tls_if_the_system_trusts_it() {
+    let certificates = Certificates::generate();
+    let (collector, folder) = (Collector::start_tls(&certificates), TempDir::new().unwrap());
+    let trusting = serve_with(&folder, &collector.url(), "1", &[], |command| {
+        command.env("SSL_CERT_FILE", certificates.authority())
+    });
+    trusting.check(&body("/few"));
+    assert_eq!(collector.trace_with(&["check", "match", "store"]).len(), 3);
+    drop(trusting.end());
+
+    let stranger = Certificates::generate();
+    let wary = serve_with(&folder, &collector.url(), "1", &[], |command| {
+        command.env("SSL_CERT_FILE", stranger.authority())
+    });
+    wary.check(&body("/few"));
+    wait_for("the failure to be counted", || (spans(&wary, "failed") == 3).then_some(()));
+    let log = wary.end();
+    assert!(log.contains("the collector does not take spans"), "{log}");
+    assert_eq!(collector.all().len(), 3, "nothing of it got there");
 }
 
 #[test]

@@ -58,6 +58,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("rules.css", include_bytes!("../../../../dashboard/rules.css")),
     ("rules.js", include_bytes!("../../../../dashboard/rules.js")),
     ("runbook.js", include_bytes!("../../../../dashboard/runbook.js")),
+    ("shards.js", include_bytes!("../../../../dashboard/shards.js")),
     ("sse.js", include_bytes!("../../../../dashboard/sse.js")),
     ("store.js", include_bytes!("../../../../dashboard/store.js")),
     ("theme.js", include_bytes!("../../../../dashboard/theme.js")),

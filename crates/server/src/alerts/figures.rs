@@ -52,6 +52,8 @@ pub(crate) struct Load {
     pub(crate) cpu: Option<f64>,
     /// The share of its memory that it uses.
     pub(crate) memory: Option<f64>,
+    /// How much that is.
+    pub(crate) memory_bytes: Option<u64>,
     /// The share of its connections that are taken.
     pub(crate) connections: Option<f64>,
     /// How far the slowest of its replicas is behind.

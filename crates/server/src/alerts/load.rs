@@ -13,8 +13,10 @@ use super::figures::Load;
 pub struct StoreReport {
     /// The time that it has used processors for since it started.
     pub cpu_time: Option<Duration>,
-    /// What it uses of its memory and what it may use, in bytes; none if there is no limit.
-    pub memory: Option<(u64, u64)>,
+    /// How much memory it uses, in bytes.
+    pub memory: Option<u64>,
+    /// How much it may use; none if there is no limit.
+    pub max_memory: Option<u64>,
     /// Its connections, and how many it may have.
     pub connections: Option<(u64, u64)>,
     /// How far the slowest of its replicas is behind.
@@ -75,7 +77,8 @@ impl Loads {
             let share = |of: Option<(u64, u64)>| of.filter(|(_, all)| *all > 0).map(share);
             let load = Load {
                 cpu,
-                memory: share(report.memory),
+                memory: share(report.memory.zip(report.max_memory)),
+                memory_bytes: report.memory,
                 connections: share(report.connections),
                 replication_lag: report.replication_lag,
             };
@@ -103,7 +106,8 @@ mod tests {
             let cpu_time = Some(Duration::from_millis(cpu_ms));
             let report = StoreReport {
                 cpu_time,
-                memory: Some((9, 10)),
+                memory: Some(9),
+                max_memory: Some(10),
                 connections: Some((5, 0)),
                 ..Default::default()
             };
@@ -112,8 +116,16 @@ mod tests {
         };
         let first = at(0, 5_000);
         assert_eq!((first.cpu, first.memory, first.connections), (None, Some(0.9), None));
+        assert_eq!(first.memory_bytes, Some(9));
         assert_eq!(at(10, 10_000).cpu, Some(0.5));
         assert_eq!(at(20, 100).cpu, None, "it was started again");
         assert_eq!(at(30, 9_100).cpu, Some(0.9));
+    }
+
+    #[test]
+    fn what_has_no_limit_has_no_share() {
+        let report = StoreReport { memory: Some(9), ..Default::default() };
+        let loads = Loads::default().read(vec![("a".to_owned(), report)], Instant::now());
+        assert_eq!((loads["a"].memory, loads["a"].memory_bytes), (None, Some(9)));
     }
 }

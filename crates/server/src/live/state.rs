@@ -122,8 +122,10 @@ pub(crate) struct ShardState {
     pub(crate) problem: Option<String>,
     /// The share of one processor that it uses.
     pub(crate) cpu: Option<f64>,
-    /// The share of its memory that it uses.
+    /// The share of the memory that it may use; null if it has no limit.
     pub(crate) memory: Option<f64>,
+    /// How much memory it uses.
+    pub(crate) memory_bytes: Option<u64>,
     /// The share of its connections that are taken.
     pub(crate) connections: Option<f64>,
     /// How far the slowest of its replicas is behind.
@@ -206,10 +208,10 @@ impl StoreState {
 
 impl ShardState {
     fn new(Shard { name, problem, breaker, .. }: Shard, load: Load) -> Self {
-        let Load { cpu, memory, connections, replication_lag } = load;
+        let Load { cpu, memory, memory_bytes, connections, replication_lag } = load;
         let replication_lag_seconds = replication_lag.map(|lag| lag.as_secs_f64());
         let breaker = breaker.name().to_owned();
-        Self { name, breaker, problem, cpu, memory, connections, replication_lag_seconds }
+        Self { name, breaker, problem, cpu, memory, memory_bytes, connections, replication_lag_seconds }
     }
 }
 

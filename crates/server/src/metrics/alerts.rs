@@ -32,9 +32,13 @@ type Figure = fn(&Load) -> Option<f64>;
 /// By shard, as far as servers say so.
 fn loads(alerts: &Alerts, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let loads = alerts.loads();
-    let figures: [(&str, &str, Figure); 4] = [
+    let figures: [(&str, &str, Figure); 5] = [
         ("store_cpu_ratio", "The share of one processor that a server of the store uses", |load| load.cpu),
         ("store_memory_ratio", "The share of its memory that a server of the store uses", |load| load.memory),
+        ("store_memory_bytes", "How much memory a server of the store uses", |load| {
+            #[expect(clippy::cast_precision_loss, reason = "beyond 8 PiB")]
+            load.memory_bytes.map(|bytes| bytes as f64)
+        }),
         ("store_connections_ratio", "The share of a store server's connections that are taken", |load| {
             load.connections
         }),

@@ -70,7 +70,8 @@ impl Store for Switch {
 async fn start(store: &Arc<Switch>, webhook: Option<Webhook>) -> Running {
     let report = StoreReport {
         cpu_time: Some(Duration::from_secs(5)),
-        memory: Some((95, 100)),
+        memory: Some(95),
+        max_memory: Some(100),
         connections: Some((10, 100)),
         replication_lag: Some(Duration::ZERO),
     };
@@ -126,6 +127,7 @@ async fn what_servers_of_the_store_say_of_themselves_is_watched() {
     let server = start(&Arc::default(), None).await;
     eventually("it fires", async || is_active(&server, "store_memory_critical").await).await;
     assert_eq!(server.metric(r#"tidegate_store_memory_ratio{shard="one"}"#).await, Some(0.95));
+    assert_eq!(server.metric(r#"tidegate_store_memory_bytes{shard="one"}"#).await, Some(95.0));
     assert!(!is_active(&server, "connections_exhausted").await);
 }
 
@@ -140,7 +142,8 @@ async fn a_redis_that_fills_up_is_told_by_the_name_of_its_shard() {
             let servers = store.inspect().await.into_iter();
             let known = servers.filter_map(|(name, said)| Some((name, said.ok()?)));
             let report = |said: ServerReport| StoreReport {
-                memory: Some((said.used_memory, said.max_memory)),
+                memory: Some(said.used_memory),
+                max_memory: Some(said.max_memory),
                 ..StoreReport::default()
             };
             known.map(|(name, said)| (name, report(said))).collect()

@@ -39,6 +39,10 @@ pub(crate) fn store(model: &Model, room: usize, palette: Palette) -> Lines {
         };
         let failing = rates.is_some_and(|rates| rates.errors > 0.0);
         let share = |part: Option<f64>| part.map_or_else(|| UNKNOWN.to_owned(), |part| percent(part, 1.0));
+        let memory = match (shard.memory, shard.memory_bytes) {
+            (None, Some(bytes)) => format!("{}B", short(bytes)),
+            (part, _) => share(part),
+        };
         let breaker = shard.breaker.as_str();
         table.row([
             plain(&shard.name),
@@ -47,7 +51,7 @@ pub(crate) fn store(model: &Model, room: usize, palette: Palette) -> Lines {
             plain(latency(rates.and_then(|rates| rates.p99))),
             (breaker.to_owned(), palette.word(breaker)),
             plain(share(shard.cpu)),
-            plain(share(shard.memory)),
+            plain(memory),
             plain(latency(shard.replication_lag_seconds)),
         ]);
         if let Some(problem) = &shard.problem {

@@ -76,7 +76,15 @@ fn everything_that_matters_is_on_80_by_24() {
     has(&shown, &["total     allowed 1,234,567  refused 89,012"]);
     has(
         &shown,
-        &["10.0.0.2:6379", "open", "PROBLEM connection refused", "10.0.0.1:6379", "closed", "900 \u{b5}s"],
+        &[
+            "10.0.0.2:6379",
+            "open",
+            "PROBLEM connection refused",
+            "10.0.0.1:6379",
+            "closed",
+            "900 \u{b5}s",
+            "3.15MB",
+        ],
     );
     has(&shown, &["RULES", "per_user", "TIERS", "free", "HOT KEYS", "acme/alice", "14.2k/s", "HOT"]);
     has(&shown, &["EVENTS", "12:00:07", "critical", "breaker opened"]);

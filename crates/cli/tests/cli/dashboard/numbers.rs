@@ -33,5 +33,10 @@ async fn totals_are_what_was_decided_and_what_metrics_say() {
     let refused = site.text("refused-users").await;
     assert!(refused.contains("ann") && refused.contains("ben") && !refused.contains("cem"), "{refused}");
     site.shows("mode[data-value=normal]").await;
+    // A server without a limit has no share of its memory, but it uses some.
+    site.until(
+        "/^[0-9.]+ [kM]B$/.test(document.querySelector('[data-test=shard] [data-label=Memory]').innerText)",
+    )
+    .await;
     site.has_no_errors().await;
 }
