@@ -59,7 +59,7 @@ function Health({ shards, points }) {
       <td class="num" data-label=${HEAD[7]}><${Meter} label="Clients" value=${shard.connections} high=${0.95} critical=${Infinity} /></td>
       <td class="num" data-label=${HEAD[8]}><${Lag} seconds=${shard.replication_lag_seconds} /></td>
     </tr>`)}</tbody></table>
-    ${shards.length > MOST_ROWS && html`<p class="more-shards"><button type="button" class="plain" data-test="all-shards" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? 'Show fewer' : `Show all ${shards.length} shards`}</button></p>`}`;
+    ${shards.length > MOST_ROWS && html`<p class="more"><button type="button" data-test="all-shards" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? 'Show fewer' : `Show all ${shards.length} shards`}</button></p>`}`;
 }
 
 // The same thresholds as the alerts have; connections have no critical one.
