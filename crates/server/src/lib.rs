@@ -41,6 +41,7 @@ mod error;
 mod feed;
 pub mod forwarded;
 mod grpc;
+mod gzip;
 mod health;
 mod insight;
 mod listen;

@@ -11,14 +11,15 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::Door;
-use crate::live::{COMMENT, Live};
+use crate::gzip;
+use crate::live::{Event, Live};
 use crate::node::Node;
 use crate::reply::{Reply, Wrong};
 
@@ -37,20 +38,25 @@ const PIECE: usize = 16 * 1024;
 /// Has proxies pass events on as they come.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-pub(super) async fn show(State(door): State<Arc<Door>>) -> Response<Body> {
+pub(super) async fn show(State(door): State<Arc<Door>>, asked: HeaderMap) -> Response<Body> {
     let Some(place) = door.node.live.enter() else {
         let message = "too many watch this node already; try again when others have left";
         let wrong = Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watchers", message);
         return Reply::from(wrong).map(Body::new);
     };
     let (to, pieces) = mpsc::channel(1);
-    let reader = Reader { to, end: door.node.live.ending() };
+    let packed = gzip::is_read(&asked);
+    let reader = Reader { to, end: door.node.live.ending(), packed };
     tokio::spawn(tell(Arc::clone(&door.node), place, reader));
     let mut response = Response::new(Body::new(Pieces(pieces)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(BUFFERING, HeaderValue::from_static("no"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if packed {
+        headers.insert(CONTENT_ENCODING, gzip::NAME);
+    }
     response
 }
 
@@ -62,28 +68,29 @@ async fn tell(node: Arc<Node>, _place: OwnedSemaphorePermit, mut reader: Reader)
 
 async fn tell_all(node: &Node, live: &Live, reader: &mut Reader) -> Result<(), Gone> {
     let (mut seconds, mut journal) = (live.seconds(), live.journal.changed());
-    reader.tell(live.history()).await?;
-    reader.tell(live.tick(node)).await?;
+    reader.begin().await?;
+    reader.tell(&live.history()).await?;
+    reader.tell(&live.tick(node)).await?;
     let mut insight = live.insight(node);
-    reader.tell(insight.clone()).await?;
-    reader.tell(live.journal.frame()).await?;
+    reader.tell(&insight).await?;
+    reader.tell(&live.journal.frame()).await?;
     loop {
         tokio::select! {
             gone = reader.gone() => return Err(gone),
             changed = journal.changed() => {
                 changed.map_err(|_| Gone)?;
-                reader.tell(live.journal.frame()).await?;
+                reader.tell(&live.journal.frame()).await?;
             }
             changed = seconds.changed() => {
                 changed.map_err(|_| Gone)?;
-                reader.tell(live.tick(node)).await?;
+                reader.tell(&live.tick(node)).await?;
                 let now = live.insight(node);
-                if now.as_ptr() != insight.as_ptr() {
+                if !now.is(&insight) {
                     insight = now;
-                    reader.tell(insight.clone()).await?;
+                    reader.tell(&insight).await?;
                 }
             }
-            () = sleep(SILENCE) => reader.tell(COMMENT).await?,
+            () = sleep(SILENCE) => reader.tell(&Event::comment()).await?,
         }
     }
 }
@@ -95,15 +102,27 @@ struct Gone;
 struct Reader {
     to: mpsc::Sender<Bytes>,
     end: watch::Receiver<bool>,
+    /// Whether it reads gzip.
+    packed: bool,
 }
 
 impl Reader {
-    /// Sends an event; waits until most of it is taken.
-    async fn tell(&mut self, mut event: Bytes) -> Result<(), Gone> {
-        let Self { to, end } = self;
+    /// Sends what comes before all events.
+    async fn begin(&mut self) -> Result<(), Gone> {
+        if self.packed { self.send(gzip::HEAD).await } else { Ok(()) }
+    }
+
+    /// Sends an event.
+    async fn tell(&mut self, event: &Event) -> Result<(), Gone> {
+        self.send(if self.packed { event.packed() } else { event.plain() }).await
+    }
+
+    /// Waits until most of it is taken.
+    async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
+        let Self { to, end, .. } = self;
         let sent = async {
-            while !event.is_empty() {
-                let piece = event.split_to(PIECE.min(event.len()));
+            while !bytes.is_empty() {
+                let piece = bytes.split_to(PIECE.min(bytes.len()));
                 to.send(piece).await.map_err(|_| Gone)?;
             }
             Ok(())
@@ -116,7 +135,7 @@ impl Reader {
 
     /// Waits until nobody reads any more, or nobody is to.
     async fn gone(&mut self) -> Gone {
-        let Self { to, end } = self;
+        let Self { to, end, .. } = self;
         tokio::select! {
             () = to.closed() => Gone,
             _ = end.wait_for(|end| *end) => Gone,
@@ -147,7 +166,7 @@ mod tests {
 
     fn reader() -> (Reader, mpsc::Receiver<Bytes>, watch::Sender<bool>) {
         let ((to, pieces), (ending, end)) = (mpsc::channel(1), watch::channel(false));
-        (Reader { to, end }, pieces, ending)
+        (Reader { to, end, packed: false }, pieces, ending)
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,7 +179,7 @@ mod tests {
                 sleep(Duration::from_secs(50)).await;
             }
         });
-        assert!(reader.tell(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
+        assert!(reader.send(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
         assert!(start.elapsed() >= PATIENCE && start.elapsed() < 2 * PATIENCE);
         trickle.abort();
     }
@@ -170,7 +189,7 @@ mod tests {
         let (mut reader, _pieces, ending) = reader();
         let start = Instant::now();
         ending.send_replace(true);
-        assert!(reader.tell(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
+        assert!(reader.send(Bytes::from(vec![b'x'; 10 * PIECE])).await.is_err());
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert!(matches!(reader.gone().await, Gone));
     }
@@ -180,7 +199,7 @@ mod tests {
         let (mut reader, mut pieces, _ending) = reader();
         let event: Bytes = (0..=255).cycle().take(5 * PIECE / 2).collect::<Vec<u8>>().into();
         let sent = event.clone();
-        let telling = tokio::spawn(async move { reader.tell(sent).await.is_ok() });
+        let telling = tokio::spawn(async move { reader.send(sent).await.is_ok() });
         let mut read = Vec::new();
         while let Some(piece) = pieces.recv().await {
             assert!(piece.len() <= PIECE);

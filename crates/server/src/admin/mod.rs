@@ -30,6 +30,7 @@ use tower::ServiceExt;
 
 use crate::base::Places;
 use crate::caller::Gate;
+use crate::gzip;
 use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
@@ -167,8 +168,9 @@ impl Admin {
             Ok(caller) => request.extensions_mut().insert(caller),
             Err(wrong) => return Reply::from(wrong).map(Body::new),
         };
+        let packed = gzip::is_read(request.headers());
         let Ok(response) = self.router.clone().oneshot(request).await.map_err(|never: Infallible| never);
-        response
+        if packed { gzip::packed(response).await } else { response }
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate_core::Timestamp;
 use tokio::sync::watch;
 
-use super::frame::{self, Kept};
+use super::frame::{Event, Kept};
 use crate::admin::rfc3339;
 use crate::alerts::Severity;
 
@@ -101,7 +100,7 @@ pub(crate) struct Journal {
     entries: Mutex<VecDeque<Entry>>,
     /// How many there have been.
     written: watch::Sender<u64>,
-    kept: Kept,
+    kept: Kept<Event>,
 }
 
 impl Default for Journal {
@@ -128,9 +127,9 @@ impl Journal {
     }
 
     /// All of it as an event, written once however many read it.
-    pub(crate) fn frame(&self) -> Bytes {
+    pub(crate) fn frame(&self) -> Event {
         let written = *self.written.borrow();
-        self.kept.get(written, || frame::event("journal", &self.body()))
+        self.kept.get(written, || Event::new("journal", &self.body()))
     }
 
     fn body(&self) -> JournalBody {
@@ -160,9 +159,9 @@ mod tests {
         let journal = Journal::default();
         journal.note(entry(1));
         let (first, again) = (journal.frame(), journal.frame());
-        assert_eq!(first.as_ptr(), again.as_ptr());
+        assert!(first.is(&again));
         journal.note(entry(2));
-        assert_ne!(first, journal.frame());
+        assert!(!first.is(&journal.frame()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use percentile::Bounds;
 use rules::RuleLooks;
 
 pub(crate) use breakers::Breakers;
-pub(crate) use frame::COMMENT;
+pub(crate) use frame::Event;
 pub(crate) use journal::{Entry, Journal, JournalBody, Kind};
 pub(crate) use point::Point;
 pub(crate) use state::{ModeName, NodeState, Totals};
@@ -89,10 +89,10 @@ pub(crate) struct Live {
     past: Mutex<Past>,
     /// How many points there have been.
     second: watch::Sender<u64>,
-    history: Kept,
-    tick: Kept,
-    insight: Kept,
-    told: Kept,
+    history: Kept<Event>,
+    tick: Kept<Event>,
+    insight: Kept<Event>,
+    told: Kept<Bytes>,
     watchers: Arc<Semaphore>,
     ending: watch::Sender<bool>,
 }
@@ -161,21 +161,21 @@ impl Live {
     }
 
     /// The points that are kept, as an event.
-    pub(crate) fn history(&self) -> Bytes {
+    pub(crate) fn history(&self) -> Event {
         let second = *self.second.borrow();
         self.history.get(second, || {
             let past = self.past.lock();
-            frame::event("history", &History { bounds: &self.bounds, points: &past.points })
+            Event::new("history", &History { bounds: &self.bounds, points: &past.points })
         })
     }
 
     /// The last second, as an event.
-    pub(crate) fn tick(&self, node: &Node) -> Bytes {
+    pub(crate) fn tick(&self, node: &Node) -> Event {
         self.tick_of(*self.second.borrow(), node)
     }
 
-    fn tick_of(&self, second: u64, node: &Node) -> Bytes {
-        self.tick.get(second, || frame::event("tick", &self.now(node)))
+    fn tick_of(&self, second: u64, node: &Node) -> Event {
+        self.tick.get(second, || Event::new("tick", &self.now(node)))
     }
 
     /// The last second, and how `node` is now.
@@ -193,16 +193,16 @@ impl Live {
         let second = *self.second.borrow();
         let tick = self.tick_of(second, node);
         let told = self.told.get(second / INSIGHT, || to_json(&Told::of(node)).into());
-        [b"{\"tick\":", &*frame::data("tick", &tick), b",\"told\":", &told, b"}"].concat()
+        [b"{\"tick\":", tick.data(), b",\"told\":", &told, b"}"].concat()
     }
 
     /// What insight has to tell, as an event; another one every few seconds.
-    pub(crate) fn insight(&self, node: &Node) -> Bytes {
+    pub(crate) fn insight(&self, node: &Node) -> Event {
         self.insight_of(*self.second.borrow(), node)
     }
 
-    fn insight_of(&self, second: u64, node: &Node) -> Bytes {
-        self.insight.get(second / INSIGHT, || frame::event("insight", &InsightBody::of(node)))
+    fn insight_of(&self, second: u64, node: &Node) -> Event {
+        self.insight.get(second / INSIGHT, || Event::new("insight", &InsightBody::of(node)))
     }
 
     /// Takes note of a second. What watchers are told is ready before they are.
@@ -271,6 +271,36 @@ mod tests {
         let past = live.past.lock();
         let ends = past.points.front().zip(past.points.back()).map(|(first, last)| (first.at, last.at));
         assert_eq!((past.points.len(), ends), (POINTS, Some((101, 400))));
+    }
+
+    /// Whoever opens the page gets all of it first.
+    #[test]
+    fn five_minutes_are_told_in_few_bytes() {
+        let (live, start) = (Live::default(), std::time::Instant::now());
+        let mut counters = Counters::none(Moment { instant: start, time: Timestamp::from_millis(0) });
+        for second in 0..=300_u64 {
+            // No two seconds are alike.
+            let more = 1_000 + second * 7_919 % 613;
+            counters.at = Moment {
+                instant: start + Duration::from_micros(1_000_123 * second),
+                time: Timestamp::from_millis(1_763_337_600_000 + 1_000 * second),
+            };
+            counters.decisions.totals.iter_mut().for_each(|count| *count += more);
+            counters.seconds.iter_mut().zip(1..).for_each(|(count, bucket)| *count += more / bucket);
+            for tier in ["free", "basic", "premium"] {
+                counters.decisions.tiers.entry(tier.into()).or_default()[0] += more / 3;
+            }
+            for shard in 1..=3 {
+                let shard = counters.shards.entry(format!("10.0.0.{shard}:6379")).or_default();
+                (shard.calls, shard.operations) = (shard.calls + more / 9, shard.operations + more);
+                shard.seconds.iter_mut().for_each(|count| *count += more / 17);
+            }
+            live.past.lock().add(counters.clone(), &live.bounds);
+        }
+        let history = live.history();
+        let (plain, packed) = (history.plain().len(), history.packed().len());
+        println!("{plain} bytes, {packed} packed");
+        assert!(plain > 150_000 && packed < 60_000, "{plain} bytes, {packed} packed");
     }
 
     #[test]

@@ -5,3 +5,5 @@ mod fleet;
 mod journal;
 mod page;
 mod stream;
+
+pub(crate) use stream::Stream;

@@ -14,6 +14,7 @@ mod client;
 mod drain;
 mod etcd;
 mod grpc;
+mod gzip;
 mod insight;
 mod live;
 mod log_level;

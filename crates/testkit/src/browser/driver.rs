@@ -83,8 +83,11 @@ impl Drop for Driver {
     }
 }
 
+/// Whether nothing of a process runs any more. It may look dead and have threads that are not, one of which ends the others of the
+/// namespace.
 fn ended(pid: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The state follows the name, which is in parentheses and may contain any.
-    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+    threads <= 1 && stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
 }

@@ -1,7 +1,9 @@
 //! Reads server-sent events.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 
+use flate2::write::GzDecoder;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -15,6 +17,7 @@ use crate::client::{Ask, DEADLINE};
 /// Events as they come.
 pub(crate) struct Stream {
     body: Incoming,
+    unpacking: Option<GzDecoder<Vec<u8>>>,
     read: String,
 }
 
@@ -35,7 +38,14 @@ impl Stream {
             return Err(response.status());
         }
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Ok(Self { body: response.into_body(), read: String::new() })
+        let packed = response.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+        let unpacking = packed.then(|| GzDecoder::new(Vec::new()));
+        Ok(Self { body: response.into_body(), unpacking, read: String::new() })
+    }
+
+    /// Whether they come in gzip.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.unpacking.is_some()
     }
 
     /// The next event and its data; nothing if there are no more.
@@ -54,7 +64,13 @@ impl Stream {
             }
             let frame = timeout(DEADLINE, self.body.frame()).await.expect("something comes")?;
             let Ok(frame) = frame else { return None };
-            self.read.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+            let mut bytes = frame.into_data().unwrap().to_vec();
+            if let Some(unpacking) = &mut self.unpacking {
+                unpacking.write_all(&bytes).unwrap();
+                unpacking.flush().unwrap();
+                bytes = std::mem::take(unpacking.get_mut());
+            }
+            self.read.push_str(std::str::from_utf8(&bytes).unwrap());
         }
     }
 
