@@ -9,6 +9,7 @@ mod nodes;
 mod numbers;
 mod outage;
 mod reach;
+mod restart;
 mod roles;
 mod screenshots;
 mod sizes;
@@ -17,6 +18,7 @@ mod traffic;
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 use tidegate_testkit::{Browser, ConsoleMessage, Redis};
 
 use crate::support::Server;
@@ -32,20 +34,30 @@ struct Site {
     browser: Browser,
     node: Server,
     redis: Redis,
-    folder: tempfile::TempDir,
+    folder: TempDir,
 }
 
 impl Site {
     /// Starts all of them, with these rules in a folder, and opens the page.
     async fn open(rules: &str, args: &[&str]) -> Self {
-        let (redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
+        let (redis, folder) = (Redis::start(), TempDir::new().unwrap());
         std::fs::write(folder.path().join("rules.yaml"), rules).unwrap();
-        let (store, source) = (redis.url(), folder.path().to_str().unwrap().to_owned());
-        let node = Server::start(&[&["--store", &store, "--rules", &source], args].concat());
+        let node = start(&redis, &folder, args);
         let browser = Browser::start().await;
         let site = Self { browser, node, redis, folder };
         site.goto("#/").await;
         site
+    }
+
+    /// Ends the node as an operator would; the page stays open.
+    fn end_node(&mut self) {
+        self.node.signal("TERM");
+        assert_eq!(self.node.wait(), 0, "{}", self.node.log());
+    }
+
+    /// Starts another in its place.
+    fn start_node(&mut self, args: &[&str]) {
+        self.node = start(&self.redis, &self.folder, args);
     }
 
     /// Opens a view of the page.
@@ -97,6 +109,11 @@ impl Site {
     async fn has_no_errors(&self) {
         self.has_no_errors_but(|_| false).await;
     }
+}
+
+fn start(redis: &Redis, folder: &TempDir, args: &[&str]) -> Server {
+    let (store, source) = (redis.url(), folder.path().to_str().unwrap());
+    Server::start(&[&["--store", &store, "--rules", source], args].concat())
 }
 
 /// The selector for `name`, `name[more]` or `name more`.

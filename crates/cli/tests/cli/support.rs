@@ -92,7 +92,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it on free ports and waits until it says where it is.
+    /// Starts it on free ports, but where the arguments say otherwise, and waits until it says where it is.
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with(args, |command| command)
     }
@@ -109,7 +109,10 @@ impl Server {
         adjust: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Self {
         let (mut command, any_port) = (tidegate(), format!("{host}:0"));
-        command.args(["serve", "--http", &any_port, "--grpc", &any_port, "--admin", &any_port]);
+        command.arg("serve");
+        for listener in ["--http", "--grpc", "--admin"].iter().filter(|listener| !args.contains(*listener)) {
+            command.args([*listener, &*any_port]);
+        }
         adjust(command.args(args)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = follow(child.stdout.take().unwrap());
