@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_testkit::{Etcd, Postgres, Proxy, Zookeeper};
 
-use crate::support::{PATIENCE, Server, ask, run, wait_for};
+use crate::support::{PATIENCE, Server, ask, run, wait_for, wait_within};
 
 /// Noticing a hang takes its time, and so does a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -144,11 +144,7 @@ impl Fleet {
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "gave up waiting for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    wait_within(DEADLINE, what, || is_so().then_some(()));
 }
 
 /// The limit of a rule as answers show it: `each` binds unless there is a narrower one.

@@ -1,5 +1,6 @@
 //! The end of a gateway: what was accepted is answered.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +13,10 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_testkit::{Pieces, Scripted};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::Gateway;
-use crate::support::{ask, wait_for};
+use crate::support::{ask, begin, wait_for};
 
 const GENEROUS: &str =
     "rules:\n  - {rule_id: all, identifier_type: ip_address, limit: 100000000, window: 1m}\n";
@@ -113,27 +115,32 @@ fn every_request_that_was_accepted_is_answered() {
 
 #[test]
 fn a_slow_answer_is_waited_for() {
-    let backend = Scripted::http(|_| async {
-        let (feeder, body) = Pieces::fed();
-        tokio::spawn(async move {
-            for _ in 0..10 {
-                feeder.give("piece ").await;
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        });
-        Response::new(body)
+    let (finish, finishing) = watch::channel(false);
+    let backend = Scripted::http(move |_| {
+        let mut finishing = finishing.clone();
+        async move {
+            let (feeder, body) = Pieces::fed();
+            tokio::spawn(async move {
+                feeder.give("begun").await;
+                finishing.wait_for(|finish| *finish).await.ok();
+                feeder.give("ended").await;
+            });
+            Response::new(body)
+        }
     });
     let mut gateway =
         Gateway::start(&["--upstream", &format!("http://{}", backend.address()), "--grace", "10ms"]);
-    let to = gateway.listen.clone();
-    let slow = std::thread::spawn(move || {
-        let mut stream = crate::support::begin(&to, "GET", "/", 0);
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
-        text
-    });
-    wait_for("it is under way", || (backend.asked() == 1).then_some(()));
+    let mut slow = BufReader::new(begin(&gateway.listen, "GET", "/", 0));
+    let mut line = String::new();
+    while !line.contains("begun") {
+        assert_ne!(slow.read_line(&mut line).unwrap(), 0, "{line}");
+    }
     gateway.signal("TERM");
-    assert_eq!(slow.join().unwrap().matches("piece ").count(), 10);
+    // From here on the gateway is there for nobody but those who were before.
+    wait_for("nobody else is let in", || std::net::TcpStream::connect(&gateway.listen).err());
+    finish.send_replace(true);
+    let mut rest = String::new();
+    slow.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("ended") && rest.ends_with("0\r\n\r\n"), "{rest}");
     assert_eq!(gateway.wait(), 0, "{}", gateway.log());
 }
