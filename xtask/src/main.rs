@@ -5,6 +5,8 @@
 mod dashboard;
 mod npm;
 mod packages;
+#[cfg(test)]
+mod protobuf;
 mod steps;
 
 use std::env;
@@ -23,7 +25,7 @@ Commands:
   bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
   screenshots
           takes the pictures of the dashboard anew (docs/screenshots); look at them before they are committed
-  bless   rewrites the committed outputs (JSON Schema, OpenAPI, expected messages) from the code
+  bless   rewrites the committed outputs (protobuf code, JSON Schema, OpenAPI, expected messages) from the code
 
 Examples:
   cargo xtask test

@@ -5,7 +5,7 @@ pub mod metadata;
 pub mod rate_limit;
 pub mod rate_limit_json;
 
-/// The messages as they go over the wire, generated from `proto/`.
+/// Protobuf messages, generated from `proto/` by `cargo xtask bless`.
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -13,8 +13,8 @@ pub mod rate_limit_json;
     reason = "generated; the protobuf files have the words"
 )]
 pub mod protobuf {
-    include!(concat!(env!("OUT_DIR"), "/protobuf.rs"));
+    include!("generated/protobuf.rs");
 }
 
-/// All of `proto/` in the form in which gRPC servers describe themselves.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+/// File descriptor set of `proto/`, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
