@@ -3,11 +3,14 @@
 //! No dependencies, so that it builds in a moment on a fresh machine.
 
 mod dashboard;
+mod jobs;
 mod npm;
 mod packages;
 #[cfg(test)]
 mod protobuf;
 mod steps;
+mod suites;
+mod test_output;
 
 use std::env;
 use std::process::ExitCode;
@@ -35,8 +38,9 @@ Examples:
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => packages::install_missing().and_then(|()| steps::test()),
+        ["test"] => steps::test(),
         ["lint"] => steps::lint(),
+        [steps::VENDORED] => dashboard::check_vendored(&dashboard::folder()),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["screenshots"] => packages::install_missing().and_then(|()| steps::screenshots()),

@@ -34,7 +34,9 @@ impl NpmPackage<'_> {
         // It compares what it got with what the registry says it is.
         let mut npm = Command::new("npm");
         npm.args(["pack", "--silent", "--ignore-scripts", "--pack-destination"]).arg(&unfinished);
-        run(npm.arg(format!("{name}@{version}")).current_dir(&unfinished))?;
+        run(npm.arg(format!("{name}@{version}")).current_dir(&unfinished)).map_err(|error| {
+            format!("{error}\n{name} {version} comes from the npm registry; look whether it can be reached:\n  npm view {name}@{version}")
+        })?;
         let archive = only_file(&unfinished)?;
         run(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&unfinished))?;
         fs::remove_file(&archive).map_err(could_not)?;

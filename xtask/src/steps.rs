@@ -1,12 +1,15 @@
-//! What the commands do, one cargo call after the other.
+//! The commands of `cargo xtask`.
 
-use std::fmt;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::cmp::Reverse;
+use std::ffi::OsString;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::dashboard;
-use crate::packages::workspace;
+use crate::jobs::{self, Job, Queue, Report};
+use crate::packages::{self, workspace};
+use crate::test_output::Count;
+use crate::{dashboard, suites};
 
 /// The benchmarks, by the package that has them.
 const BENCHES: [(&str, &str); 12] = [
@@ -31,36 +34,95 @@ const BLESS: &str = "TIDEGATE_BLESS";
 /// Where the pictures of the dashboard go when set; see `screenshots`.
 const SCREENSHOTS: &str = "TIDEGATE_SCREENSHOTS";
 
-/// Everything that must hold before a change lands.
+/// Installs what is missing and runs everything that must hold before a change lands.
+///
+/// Packages are installed while cargo builds. Lints and documentation, which need only the processor, are checked beside tests,
+/// which mostly wait; stories that need a quiet machine come last.
 pub(crate) fn test() -> Result<(), String> {
-    lint()?;
-    step(
-        "documentation",
-        cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    let suites: [(&str, &[&str]); 2] =
-        [("tests", &["--lib", "--bins", "--tests", "--examples"]), ("documentation tests", &["--doc"])];
-    let mut count = Count::default();
-    let mut ended = Ok(());
-    for (name, targets) in suites {
-        println!("\n== {name}");
-        ended = ended.and(count.run(cargo().args(["test", "--workspace", "--no-fail-fast"]).args(targets)));
-    }
-    ended = both(ended, dashboard_tests(&mut count));
-    println!("\n{count}");
+    let start = Instant::now();
+    formatting()?;
+    let suites = thread::scope(|scope| {
+        let installing = scope.spawn(|| packages::install_missing().inspect_err(|error| stop(error)));
+        let suites = timed("test binaries", suites::build);
+        installing.join().map_err(|_| "installing packages panicked".to_owned())?.and(suites)
+    })?;
+    let mut checks = checks();
+    let mut ended = dashboard_jobs().map(|jobs| checks.extend(jobs));
+    println!("\n== tests, lints and documentation");
+    let mut reports = jobs::run(vec![suites.together, Queue { jobs: checks, at_once: 1 }]);
+    println!("\n== tests that need a quiet machine");
+    reports.extend(jobs::run(vec![suites.alone]));
+    ended = both(ended, summary(&reports));
+    println!("{} in {:.0} s", if ended.is_ok() { "done" } else { "failed" }, start.elapsed().as_secs_f64());
+    println!("\n{}", total(&reports));
     ended
 }
 
-/// The tests of the dashboard's scripts, and of its files that are from elsewhere.
-fn dashboard_tests(count: &mut Count) -> Result<(), String> {
-    let folder = dashboard::folder();
-    println!("\n== dashboard scripts");
-    let tested = dashboard::script_tests(&folder).and_then(|mut tests| count.run(&mut tests));
-    println!("\n== dashboard files from elsewhere");
-    both(tested, dashboard::check_vendored(&folder))
+/// Ends the run at once: nothing that is still being built could be tested.
+fn stop(error: &str) {
+    eprintln!("xtask: {error}");
+    std::process::exit(1);
 }
 
-/// What went wrong in either.
+/// Checks that need cargo, and its lock on the target folder, one after the other.
+fn checks() -> Vec<Job> {
+    let mut documentation = gentle_cargo();
+    documentation.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    let mut documentation_tests = gentle_cargo();
+    documentation_tests.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
+    let mut lints = gentle_cargo();
+    lints.args(LINTS);
+    vec![
+        Job::new("lints", lints),
+        Job::new("documentation", documentation),
+        Job::new("documentation tests", documentation_tests),
+    ]
+}
+
+/// Tests of the dashboard's scripts, and of its files that are from elsewhere.
+fn dashboard_jobs() -> Result<Vec<Job>, String> {
+    let folder = dashboard::folder();
+    let scripts = Job::new("dashboard scripts", dashboard::script_tests(&folder)?);
+    let mut vendored = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    vendored.arg(VENDORED);
+    Ok(vec![scripts, Job::new("dashboard files from elsewhere", vendored)])
+}
+
+/// The command that compares the dashboard's files from elsewhere with what was published.
+pub(crate) const VENDORED: &str = "dashboard-vendored";
+
+/// Runs the dashboard's tests alone.
+pub(crate) fn dashboard() -> Result<(), String> {
+    let reports = jobs::run(vec![Queue { jobs: dashboard_jobs()?, at_once: 1 }]);
+    println!("\n{}", total(&reports));
+    errors(&reports)
+}
+
+/// Prints the slowest tests, and returns all errors.
+fn summary(reports: &[Report]) -> Result<(), String> {
+    let mut tests: Vec<&(String, Duration)> = reports.iter().flat_map(|report| &report.tests).collect();
+    tests.sort_by_key(|(_, took)| Reverse(*took));
+    println!("\nThe slowest tests:");
+    for (name, took) in tests.iter().take(10) {
+        println!("{:>7.1} s  {name}", took.as_secs_f64());
+    }
+    let passing: Vec<Duration> = reports.iter().map(|report| report.took).collect();
+    println!("{:>7.1} s  all suites and checks together", passing.iter().sum::<Duration>().as_secs_f64());
+    errors(reports)
+}
+
+fn total(reports: &[Report]) -> Count {
+    let mut total = Count::default();
+    reports.iter().for_each(|report| total += report.count);
+    total
+}
+
+fn errors(reports: &[Report]) -> Result<(), String> {
+    let errors: Vec<&str> = reports.iter().filter_map(|report| report.error.as_deref()).collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+}
+
+/// Joins the errors of both.
 fn both(one: Result<(), String>, other: Result<(), String>) -> Result<(), String> {
     match (one, other) {
         (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
@@ -68,66 +130,16 @@ fn both(one: Result<(), String>, other: Result<(), String>) -> Result<(), String
     }
 }
 
-/// The dashboard's tests alone.
-pub(crate) fn dashboard() -> Result<(), String> {
-    let mut count = Count::default();
-    let ended = dashboard_tests(&mut count);
-    println!("\n{count}");
-    ended
-}
+const LINTS: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
-/// Tests of all suites together.
-#[derive(Default)]
-struct Count {
-    passed: u64,
-    failed: u64,
-}
-
-impl fmt::Display for Count {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
-    }
-}
-
-impl Count {
-    /// Runs a suite, passing on what it prints and adding up what it says at the end of each binary.
-    fn run(&mut self, command: &mut Command) -> Result<(), String> {
-        let could_not = |error| format!("the tests could not be run: {error}");
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(could_not)?;
-        let output = child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines());
-        for line in output.map_while(Result::ok) {
-            println!("{line}");
-            self.add(&line);
-        }
-        match child.wait() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("{command:?} ended with {status}")),
-            Err(error) => Err(could_not(error)),
-        }
-    }
-
-    /// Adds a line such as `test result: ok. 3 passed; 0 failed; …`, or `ℹ pass 3` as Node.js has it.
-    fn add(&mut self, line: &str) {
-        match line.strip_prefix("ℹ ").and_then(|figure| figure.split_once(' ')) {
-            Some(("pass", number)) => self.passed += number.parse().unwrap_or(0),
-            Some(("fail", number)) => self.failed += number.parse().unwrap_or(0),
-            _ => {}
-        }
-        let result = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "));
-        for figure in result.into_iter().flat_map(|(_, figures)| figures.split("; ")) {
-            match figure.split_once(' ') {
-                Some((number, "passed")) => self.passed += number.parse().unwrap_or(0),
-                Some((number, "failed")) => self.failed += number.parse().unwrap_or(0),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Formatting and lints.
+/// Checks formatting and lints.
 pub(crate) fn lint() -> Result<(), String> {
-    step("formatting", cargo().args(["fmt", "--all", "--check"]))?;
-    step("lints", cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    formatting()?;
+    step("lints", cargo().args(LINTS))
+}
+
+fn formatting() -> Result<(), String> {
+    step("formatting", cargo().args(["fmt", "--all", "--check"]))
 }
 
 /// Runs the benchmarks named, or all of them.
@@ -137,7 +149,10 @@ pub(crate) fn bench(names: &[&str]) -> Result<(), String> {
         return Err(format!("there is no benchmark `{unknown}`; there are {}", known.join(", ")));
     }
     for (name, package) in BENCHES.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
-        step(name, cargo().args(["bench", "--quiet", "--package", package, "--bench", name]))?;
+        step(
+            name,
+            cargo().args(["bench", "--profile", "dist", "--quiet", "--package", package, "--bench", name]),
+        )?;
     }
     Ok(())
 }
@@ -158,17 +173,32 @@ pub(crate) fn screenshots() -> Result<(), String> {
     step("screenshots", cargo().args(test).args(only).env(SCREENSHOTS, folder))
 }
 
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+pub(crate) fn cargo() -> Command {
+    Command::new(cargo_program())
+}
+
+fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// Cargo as a guest: tests that run at the same time have the processor first.
+fn gentle_cargo() -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(cargo_program());
+    command
 }
 
 /// Runs one step and says how long it took.
 fn step(name: &str, command: &mut Command) -> Result<(), String> {
+    timed(name, || run(command))
+}
+
+fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     println!("\n== {name}");
     let start = Instant::now();
-    run(command)?;
+    let result = action()?;
     println!("== {name}: done in {:.0} s", start.elapsed().as_secs_f64());
-    Ok(())
+    Ok(result)
 }
 
 /// Runs a command to its end.
@@ -177,26 +207,5 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{command:?} ended with {status}")),
         Err(error) => Err(format!("{command:?} could not be started: {error}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_are_added_up() {
-        let mut count = Count::default();
-        for line in [
-            "test result: ok. 32 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
-            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.69s",
-            "test a::b ... ok",
-            "ℹ tests 7",
-            "ℹ pass 6",
-            "ℹ fail 1",
-        ] {
-            count.add(line);
-        }
-        assert_eq!(count.to_string(), "41 passed, 3 failed");
     }
 }

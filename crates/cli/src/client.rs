@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
+use crate::runtime::block_on;
 
 /// The largest answer that is read.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -98,10 +99,8 @@ impl Connect {
         flag: &str,
         request: Result<Request<Full<Bytes>>, String>,
     ) -> Result<Answer, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
         let asked = async { tokio::time::timeout(self.patience(), ask(to, request?)).await.ok().transpose() };
-        let reason = match runtime.block_on(asked) {
+        let reason = match block_on(asked)? {
             Ok(Some(answer)) => return Ok(answer),
             Ok(None) => format!("no answer within {}", self.timeout),
             Err(error) => error,

@@ -10,6 +10,7 @@ use tidegate::redis::{Problem, RedisStore, ServerReport};
 use tidegate_core::Span;
 
 use crate::failure::{Failure, Outcome};
+use crate::runtime::block_on;
 use crate::store::Store;
 use crate::table::{Align, Table};
 use crate::terminal::{BAD, GOOD, STRONG, millis, number, safe};
@@ -91,8 +92,7 @@ fn ask(args: &StoreArgs) -> Result<Vec<Server>, Failure> {
         return Err(Failure::Usage(why.to_owned()));
     };
     let failed = |why: &dyn std::fmt::Display| Failure::Failed(why.to_string());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| failed(&error))?.block_on(async {
+    block_on(async {
         let store = RedisStore::builder((**url).clone()).start().map_err(|problem| failed(&problem))?;
         let patience = Duration::from_millis(args.timeout.as_millis());
         // In vain or not, the servers are asked: they know best what is wrong.
@@ -102,7 +102,7 @@ fn ask(args: &StoreArgs) -> Result<Vec<Server>, Failure> {
             servers.push((args.store.to_string(), Err(problem)));
         }
         Ok(servers)
-    })
+    })?
 }
 
 fn good(servers: &[Server]) -> impl Iterator<Item = &ServerReport> {

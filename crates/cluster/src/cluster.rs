@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tidegate_core::Timestamp;
 use tidegate_store::clock::{Clock, SystemClock};
@@ -56,7 +57,11 @@ pub struct Cluster {
 
 impl Cluster {
     /// Binds the sockets and begins to look for others. Nobody need be there.
-    pub async fn start(settings: Settings) -> Result<Arc<Self>, StartError> {
+    pub fn start(settings: Settings) -> BoxFuture<'static, Result<Arc<Self>, StartError>> {
+        Box::pin(Self::bind(settings))
+    }
+
+    async fn bind(settings: Settings) -> Result<Arc<Self>, StartError> {
         let Settings { listen, advertise, name, peers, keyring, timing } = settings;
         start::check(listen, advertise, name.as_deref())?;
         let (listener, socket, address) = start::bind(listen).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate_core::RuleSet;
 use tidegate_server::front::{Base, Crowd, Front, Listener, Node, Places, Public, Serving, Tls, TlsTerms};
-use tidegate_server::{Config, RulesFeed, RunError, StartError, TlsError};
+use tidegate_server::{BoxFuture, Config, RulesFeed, RunError, StartError, TlsError};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::access_log::AccessLog;
@@ -68,7 +68,16 @@ impl Gateway {
     /// Loads rules and routes and takes both addresses; port 0 takes any free one.
     ///
     /// Must be called within a Tokio runtime. Connections wait from here on and are served once it [runs](Self::run).
-    pub async fn bind(
+    pub fn bind(
+        config: GatewayConfig,
+        node: Config,
+        rules: RulesFeed,
+        routes: RoutesFeed,
+    ) -> BoxFuture<Result<Self, GatewayError>> {
+        Box::pin(Self::bind_all(config, node, rules, routes))
+    }
+
+    async fn bind_all(
         config: GatewayConfig,
         node: Config,
         rules: RulesFeed,
@@ -132,7 +141,11 @@ impl Gateway {
 
     /// Serves until `shutdown` resolves, then drains: unready first, then no new connections, then requests in
     /// flight are finished.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> BoxFuture<Result<(), RunError>> {
+        self.serve(Box::pin(shutdown))
+    }
+
+    fn serve(self, shutdown: BoxFuture<()>) -> BoxFuture<Result<(), RunError>> {
         let Self { base, listener, serving, tls, proxy, troubles } = self;
         let places = Places { gateway: Some(listener.address()), ..Places::default() };
         let mut front = Front::new(serving, places);
@@ -141,7 +154,7 @@ impl Gateway {
         front.tasks.spawn(async move { identify.follow().await });
         front.tasks.spawn(troubles.tell(Arc::clone(&proxy.identify), Arc::clone(base.node())));
         front.serving.open(listener, move |from| proxy.connection(from));
-        base.run(front, shutdown).await
+        base.run(front, shutdown)
     }
 }
 

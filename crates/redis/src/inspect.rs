@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tidegate_store::Failure;
 use tokio::time::timeout;
 
@@ -47,7 +48,11 @@ pub struct ServerReport {
 
 impl RedisStore {
     /// Asks every master about itself.
-    pub async fn inspect(&self) -> Vec<(String, Result<ServerReport, Problem>)> {
+    pub fn inspect(&self) -> BoxFuture<'_, Vec<(String, Result<ServerReport, Problem>)>> {
+        Box::pin(self.inspect_each())
+    }
+
+    async fn inspect_each(&self) -> Vec<(String, Result<ServerReport, Problem>)> {
         let mut reports = Vec::new();
         for shard in self.servers.shards() {
             reports.push((shard.name.clone(), inspect(&shard).await));

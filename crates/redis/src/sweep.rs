@@ -1,5 +1,6 @@
 //! Deleting all that is ours.
 
+use futures_util::future::BoxFuture;
 use redis::Value;
 use tidegate_store::Failure;
 use tokio::time::timeout;
@@ -15,12 +16,14 @@ const STEP: u32 = 1_000;
 impl RedisStore {
     /// Deletes every key that begins with the prefix, and so resets all limits. Goes through all keys of every
     /// server, a few at a time; meant for prefixes of one's own, as simulations have.
-    pub async fn delete_all(&self) -> Result<u64, Problem> {
-        let mut deleted = 0;
-        for shard in self.servers.shards() {
-            deleted += delete(&shard, &format!("{}:*", self.url().prefix)).await?;
-        }
-        Ok(deleted)
+    pub fn delete_all(&self) -> BoxFuture<'_, Result<u64, Problem>> {
+        Box::pin(async {
+            let mut deleted = 0;
+            for shard in self.servers.shards() {
+                deleted += delete(&shard, &format!("{}:*", self.url().prefix)).await?;
+            }
+            Ok(deleted)
+        })
     }
 }
 

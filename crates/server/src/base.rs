@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::BoxFuture;
 use crate::access::Access;
 use crate::admin::Admin;
 use crate::alerts::{self, Severity};
@@ -77,7 +78,11 @@ impl Base {
     /// Loads the rules and takes the address for administration.
     ///
     /// Must be called within a Tokio runtime.
-    pub async fn bind(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
+    pub fn bind(config: Config, rules: RulesFeed) -> BoxFuture<Result<Self, StartError>> {
+        Box::pin(Self::load(config, rules))
+    }
+
+    async fn load(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
         let access = Access::new(&config)?;
         let gate = Arc::new(Gate::new(&config, &access)?);
         if !gate.has_tokens() {
@@ -111,7 +116,11 @@ impl Base {
 
     /// Serves until `shutdown` resolves, then drains: unready first, then no new connections, then requests in
     /// flight are finished.
-    pub async fn run(self, front: Front, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub fn run(self, front: Front, shutdown: BoxFuture<()>) -> BoxFuture<Result<(), RunError>> {
+        Box::pin(self.serve(front, shutdown))
+    }
+
+    async fn serve(self, front: Front, shutdown: BoxFuture<()>) -> Result<(), RunError> {
         let hosts = self.hosts(self.admin());
         let Self { config, node, changes, admin, gate } = self;
         let Front { serving, mut places, tasks: mut background, reporter } = front;

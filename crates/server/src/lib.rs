@@ -93,3 +93,11 @@ pub use tls::TlsError;
 pub use tokens::{NamedToken, Role, Tokens, TokensError};
 pub use traces::{SpanFigures, TraceParent, Tracer, Traces};
 pub use written_down::WrittenDown;
+
+use std::pin::Pin;
+
+/// A future on the heap.
+///
+/// The code of an `async fn` is compiled in every crate that awaits it. That of a boxed future is compiled once, where it is made,
+/// so functions that are called once per process return one.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

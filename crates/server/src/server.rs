@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::RuleSet;
 
+use crate::BoxFuture;
 use crate::access::Access;
 use crate::base::{Base, Front, Places, bind};
 use crate::config::Config;
@@ -46,7 +47,11 @@ impl Server {
     /// Loads the rules and takes all three addresses; port 0 takes any free one.
     ///
     /// Must be called within a Tokio runtime. Connections wait from here on and are served once it [runs](Self::run).
-    pub async fn bind(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
+    pub fn bind(config: Config, rules: RulesFeed) -> BoxFuture<Result<Self, StartError>> {
+        Box::pin(Self::bind_all(config, rules))
+    }
+
+    async fn bind_all(config: Config, rules: RulesFeed) -> Result<Self, StartError> {
         let access = Access::new(&config)?;
         access.protect("http", config.http)?;
         if config.grpc_tls.as_ref().is_none_or(|tls| tls.client_authorities.is_none()) {
@@ -78,7 +83,11 @@ impl Server {
 
     /// Serves until `shutdown` resolves, then drains: unready first, then no new connections, then requests in
     /// flight are finished.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> BoxFuture<Result<(), RunError>> {
+        self.serve(Box::pin(shutdown))
+    }
+
+    fn serve(self, shutdown: BoxFuture<()>) -> BoxFuture<Result<(), RunError>> {
         let Addresses { http: http_at, grpc: grpc_at, .. } = self.addresses();
         let Self { base, http, grpc, calls: (calls, reporter), tls } = self;
         let mut front = Front {
@@ -89,7 +98,7 @@ impl Server {
         serve_data(&mut front.serving, http, Data::new(Arc::clone(base.node()), base.hosts(http_at)));
         serve_grpc(&mut front.serving, grpc, calls);
         tls.map(|tls| front.tasks.spawn(tls.follow()));
-        base.run(front, shutdown).await
+        base.run(front, shutdown)
     }
 }
 

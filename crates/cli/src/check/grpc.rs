@@ -15,6 +15,7 @@ use super::repeat::repeat;
 use super::service::RateLimitService;
 use crate::client::Connect;
 use crate::failure::{Failure, Outcome};
+use crate::runtime::block_on;
 
 /// The most requests: each one's time is kept until the end.
 const MAX_REPEAT: u64 = 1_000_000;
@@ -65,15 +66,13 @@ impl GrpcArgs {
 
 /// Asks the service at `to`, once or often, and says what the answers are.
 pub(super) fn run(args: &GrpcArgs, to: &Place, tls: &TlsFiles, how: &Connect, json: bool) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
-    runtime.block_on(async {
+    block_on(async {
         let service = RateLimitService::connect(to, tls, how).await?;
         match args.repeat.unwrap_or(1) {
             1 => once(args, to, &service, json).await,
             times => often(args, times, &service, json).await,
         }
-    })
+    })?
 }
 
 async fn once(args: &GrpcArgs, to: &Place, service: &RateLimitService, json: bool) -> Outcome {

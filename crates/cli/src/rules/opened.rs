@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::options::AnyOptions;
+use crate::runtime::block_on;
 use crate::source::{Primary, RulesSource};
 
 /// Where the rules are.
@@ -118,10 +119,8 @@ impl Opened {
         heard: &Cell<Instant>,
         answer: impl Future<Output = T>,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
         let patience = Duration::from_millis(self.patience.as_millis());
-        let answer = runtime.block_on(async {
+        block_on(async {
             tokio::select! {
                 biased;
                 answer = answer => Ok(answer),
@@ -130,10 +129,7 @@ impl Opened {
                     self.source, self.patience
                 ))),
             }
-        });
-        // Whoever has been given up may still wait for something, such as a file that another process holds.
-        runtime.shutdown_background();
-        answer
+        })?
     }
 }
 

@@ -9,6 +9,7 @@ use tidegate_rules::{Problem, Problems, Source, decode};
 use tidegate_sources::{Event, FileSource, RuleSource};
 
 use crate::failure::Failure;
+use crate::runtime::block_on;
 use crate::terminal::{BAD, FAINT, safe_lines};
 
 /// A text and what to call it in messages.
@@ -63,9 +64,9 @@ fn read_file(path: &Path) -> Result<NamedText, Problem> {
 /// Which files of a folder count, and in what order, is for the source to say that serves them.
 fn read_folder(path: &Path) -> Result<Vec<NamedText>, Problem> {
     let failed = |why: String| Problem::whole(&path.display().to_string(), why);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(format!("cannot start: {error}")))?;
-    match runtime.block_on(FileSource::new(path).next()) {
+    match block_on(FileSource::new(path).next())
+        .map_err(|_| failed("cannot start a runtime to read it".to_owned()))?
+    {
         Event::Loaded(snapshot) => {
             let documents = snapshot.documents.into_iter();
             documents

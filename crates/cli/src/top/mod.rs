@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client::{Address, Connect};
 use crate::failure::{Failure, Outcome};
+use crate::runtime::block_on;
 use feed::{Feed, News};
 use model::{Link, Model};
 use screen::Screen;
@@ -48,21 +49,14 @@ pub(crate) struct TopArgs {
 
 /// Shows what a node does until told to end, or once.
 pub(crate) fn run(args: &TopArgs) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let feed = Feed { connect: &args.connect, server: &args.admin };
     let screen = Screen::new(args.admin.to_string());
-    let outcome = if args.once || !io::stdout().is_terminal() {
-        runtime.block_on(look(&feed)).and_then(|model| {
-            once::write(&mut io::stdout().lock(), &model, &screen)?;
-            Ok(ExitCode::SUCCESS)
-        })
-    } else {
-        runtime.block_on(watch::watch(&feed, screen))
-    };
-    // A name may still be looked up; nobody waits for that.
-    runtime.shutdown_background();
-    outcome
+    if args.once || !io::stdout().is_terminal() {
+        let model = block_on(look(&feed))??;
+        once::write(&mut io::stdout().lock(), &model, &screen)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    block_on(watch::watch(&feed, screen))?
 }
 
 /// What the server tells at once.

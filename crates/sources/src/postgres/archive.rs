@@ -36,9 +36,11 @@ impl PostgresArchive {
     }
 
     /// Creates the tables and brings them up to date, all or nothing. What is there already is left alone.
-    pub async fn init(&self) -> Result<(), ArchiveError> {
-        let (place, mut connection) = self.primary().await?;
-        Ok(migrate::run(place, &mut connection).await?)
+    pub fn init(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let (place, mut connection) = self.primary().await?;
+            Ok(migrate::run(place, &mut connection).await?)
+        })
     }
 
     /// A connection to the server that can be written.

@@ -14,7 +14,7 @@ use super::place::Place;
 use super::session::Session;
 use super::trouble::Trouble;
 use super::url::PostgresUrl;
-use crate::archive::ArchiveError;
+use crate::archive::{Answer, ArchiveError};
 
 /// Where triggers tell whose tier has changed.
 const CHANNEL: &str = "tidegate_tiers";
@@ -78,7 +78,11 @@ impl PostgresTiers {
     /// A user's tier: that within its tenant, or else that of the user in all tenants. `None` if there is neither.
     ///
     /// Fails in two seconds at the latest; if the URL names several servers, the next call asks another.
-    pub async fn tier_of(&self, tenant: Option<&str>, user: &str) -> Result<Option<String>, ArchiveError> {
+    pub fn tier_of<'a>(&'a self, tenant: Option<&'a str>, user: &'a str) -> Answer<'a, Option<String>> {
+        Box::pin(self.look_up(tenant, user))
+    }
+
+    async fn look_up(&self, tenant: Option<&str>, user: &str) -> Result<Option<String>, ArchiveError> {
         let turn = self.turn.load(Ordering::Relaxed);
         let server = turn % self.pools.len().max(1);
         let place = Place { url: &self.url, server };
