@@ -1,6 +1,7 @@
 //! Runs commands side by side, shows what is under way, and prints what each of them had to say when it has ended.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -52,11 +53,29 @@ pub(crate) struct Report {
 
 enum Event {
     /// A job has begun, or has come to another test.
-    Progress {
-        job: String,
-        doing: String,
-    },
+    Progress(Progress),
     Ended(Report),
+}
+
+/// How far a job has come.
+#[derive(Debug)]
+struct Progress {
+    job: String,
+    done: usize,
+    total: usize,
+    /// The test that has been running longest, and since when.
+    longest: Option<(String, Instant)>,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.job)?;
+        if let Some((test, since)) = &self.longest {
+            let (done, total) = (self.done, self.total);
+            write!(f, " {done}/{total} ({test} for {:.0} s)", since.elapsed().as_secs_f64())?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs all jobs of all queues, and reports on them in the order in which they end.
@@ -88,21 +107,22 @@ fn next(jobs: &Mutex<VecDeque<Job>>) -> Option<Job> {
 /// Prints what happens until all senders of events are gone.
 fn follow(events: &Receiver<Event>, start: Instant) -> Vec<Report> {
     let mut reports = Vec::new();
-    let mut running: Vec<(String, String)> = Vec::new();
+    let mut running: Vec<Progress> = Vec::new();
     let mut next_line = start + HEARTBEAT;
     loop {
         match events.recv_timeout(next_line.saturating_duration_since(Instant::now())) {
-            Ok(Event::Progress { job, doing }) => match running.iter_mut().find(|(name, _)| *name == job) {
-                Some((_, known)) => *known = doing,
-                None => running.push((job, doing)),
+            Ok(Event::Progress(progress)) => match running.iter_mut().find(|known| known.job == progress.job)
+            {
+                Some(known) => *known = progress,
+                None => running.push(progress),
             },
             Ok(Event::Ended(report)) => {
-                running.retain(|(name, _)| *name != report.name);
+                running.retain(|progress| progress.job != report.name);
                 report.print();
                 reports.push(report);
             }
             Err(RecvTimeoutError::Timeout) => {
-                let doing: Vec<String> = running.iter().map(|(job, doing)| format!("{job}{doing}")).collect();
+                let doing: Vec<String> = running.iter().map(Progress::to_string).collect();
                 println!("  … {:.0} s, running: {}", start.elapsed().as_secs_f64(), doing.join("; "));
                 next_line = Instant::now() + HEARTBEAT;
             }
@@ -134,7 +154,6 @@ fn run_job(mut job: Job, events: &Sender<Event>) {
     };
     report.error = watch(&mut job, &mut report, events, start).err();
     report.took = start.elapsed();
-    // The receiver lives as long as there are jobs.
     events.send(Event::Ended(report)).ok();
 }
 
@@ -151,17 +170,20 @@ fn watch(job: &mut Job, report: &mut Report, events: &Sender<Event>, start: Inst
     let total = job.tests.len();
     let mut stopwatch = Stopwatch::new(std::mem::take(&mut job.tests), job.threads);
     let mut done = 0;
+    let tell = |done, stopwatch: &Stopwatch| {
+        let longest = stopwatch.longest_running().map(|(test, since)| (test.to_owned(), start + since));
+        // The receiver lives as long as there are jobs.
+        events.send(Event::Progress(Progress { job: job.name.clone(), done, total, longest })).ok();
+    };
+    tell(done, &stopwatch);
     for line in lines(output) {
         report.count.add_line(&line);
         if let Some(test) = finished_test(&line) {
             done += 1;
             let took = stopwatch.finish(test, start.elapsed());
             report.tests.extend(took.map(|took| (format!("{} {test}", job.name), took)));
+            tell(done, &stopwatch);
         }
-        let doing = stopwatch.longest_running().map_or(String::new(), |(test, since)| {
-            format!(" {done}/{total} ({test} since {:.0} s)", since.as_secs_f64())
-        });
-        events.send(Event::Progress { job: job.name.clone(), doing }).ok();
         report.output.push_str(&line);
         report.output.push('\n');
     }

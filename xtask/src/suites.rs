@@ -9,11 +9,11 @@ use crate::steps::cargo;
 
 /// Suites that wait longest. They start first, so that none of them is left over at the end.
 const SLOWEST_FIRST: [&str; 6] = [
+    "tidegate-redis redis",
     "tidegate-cli cli",
+    "tidegate-sources sources",
     "tidegate-server http",
     "tidegate-gateway gateway",
-    "tidegate-sources sources",
-    "tidegate-redis redis",
     "tidegate-testkit servers",
 ];
 
@@ -46,21 +46,22 @@ pub(crate) fn build() -> Result<Suites, String> {
     let place = |binary: &TestBinary| SLOWEST_FIRST.iter().position(|name| *name == binary.name);
     binaries.sort_by_key(|binary| place(binary).unwrap_or(SLOWEST_FIRST.len()));
     let cores = available_parallelism().map_or(2, usize::from);
+    // Most tests wait for servers most of the time: twice as many at once as there are cores keep them busy.
+    let threads = 2 * cores;
     let mut together = Vec::new();
     let mut alone = Vec::new();
     for binary in &binaries {
         let (suite, prefixes) = ALONE;
         if binary.name == suite {
             let skip: Vec<&str> = prefixes.iter().flat_map(|prefix| ["--skip", *prefix]).collect();
-            together.extend(binary.job("", &skip, cores)?);
+            together.extend(binary.job("", &skip, threads)?);
             alone.extend(binary.job(", alone", &prefixes, cores)?);
         } else {
-            together.extend(binary.job("", &[], cores)?);
+            together.extend(binary.job("", &[], threads)?);
         }
     }
-    // Most tests wait for servers most of the time: one binary more than there are cores keeps them busy.
     Ok(Suites {
-        together: Queue { jobs: together, at_once: cores + 1 },
+        together: Queue { jobs: together, at_once: cores },
         alone: Queue { jobs: alone, at_once: 1 },
     })
 }

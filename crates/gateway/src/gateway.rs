@@ -153,7 +153,7 @@ impl Gateway {
         let identify = Arc::clone(&proxy.identify);
         front.tasks.spawn(async move { identify.follow().await });
         front.tasks.spawn(troubles.tell(Arc::clone(&proxy.identify), Arc::clone(base.node())));
-        front.serving.open(listener, move |from| proxy.connection(from));
+        front.serving.open_with_upgrades(listener, move |from| proxy.connection(from));
         base.run(front, shutdown)
     }
 }

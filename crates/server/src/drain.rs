@@ -34,7 +34,7 @@ impl Serving {
     }
 
     /// Has `listener` accept connections. What is asked on each is answered by what `handler` makes of who is there.
-    pub fn open<H, S, F, B>(&mut self, listener: Listener, handler: H)
+    pub(crate) fn open<H, S, F, B>(&mut self, listener: Listener, handler: H)
     where
         H: Fn(Connected) -> S + Clone + Send + Sync + 'static,
         S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
@@ -42,7 +42,19 @@ impl Serving {
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
         self.connections.push(listener.connections());
-        self.accepting.spawn(listener.serve(self.phase.subscribe(), handler));
+        self.accepting.spawn(listener.serve::<false, _, _, _, _>(self.phase.subscribe(), handler));
+    }
+
+    /// Has `listener` accept connections, on which clients may go on to something else than HTTP, such as WebSocket.
+    pub fn open_with_upgrades<H, S, F, B>(&mut self, listener: Listener, handler: H)
+    where
+        H: Fn(Connected) -> S + Clone + Send + Sync + 'static,
+        S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
+    {
+        self.connections.push(listener.connections());
+        self.accepting.spawn(listener.serve::<true, _, _, _, _>(self.phase.subscribe(), handler));
     }
 
     /// The connections of each listener.

@@ -63,6 +63,7 @@ mod tiers;
 mod tls;
 mod tokens;
 pub mod traces;
+mod transport;
 mod wait;
 mod written_down;
 

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +23,7 @@ use crate::connection::{Activity, Patience, Phase, Sending, drive};
 use crate::crowd::{Crowd, Place};
 use crate::streams::Streams;
 use crate::tls::Tls;
+use crate::transport::Transport;
 use crate::wait::now_or_never;
 
 /// The largest head of a request: far above the longest path, far below what would hurt.
@@ -168,9 +169,13 @@ impl Listener {
     }
 
     /// Accepts and serves connections until the phase is [`Phase::Closing`]; the requests of each are answered by what
-    /// `handler` makes of who is there. Connections go on by themselves.
-    pub(crate) async fn serve<H, S, F, B>(self, mut phase: watch::Receiver<Phase>, handler: H)
-    where
+    /// `handler` makes of who is there. Connections go on by themselves. With `UPGRADES`, something else than HTTP may be spoken on
+    /// one once both ends agree.
+    pub(crate) async fn serve<const UPGRADES: bool, H, S, F, B>(
+        self,
+        mut phase: watch::Receiver<Phase>,
+        handler: H,
+    ) where
         H: Fn(Connected) -> S + Clone + Send + Sync + 'static,
         S: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
@@ -180,23 +185,12 @@ impl Listener {
         let serve = |accepted: Accepted| {
             let (http, handler, phase) = (Arc::clone(&self.http), handler.clone(), connections.clone());
             let max_age = self.max_age.map(|age| give_or_take(age, accepted.peer_port));
-            let (tls, patience, upgrades) = (self.tls.clone(), self.patience, self.crowd.is_some());
+            let (tls, patience) = (self.tls.clone(), self.patience);
             tokio::spawn(async move {
                 let Accepted { stream, peer, room, .. } = accepted;
-                let served = Served { http: &http, phase, max_age, patience, upgrades, room };
-                match tls {
-                    None => {
-                        let connected = Connected { ip: peer, tls: false, certificate: None };
-                        served.serve(TokioIo::new(stream), handler(connected)).await;
-                    }
-                    Some(tls) => {
-                        if let Some(stream) = tls.accept(stream).await {
-                            let shown = stream.get_ref().1.peer_certificates();
-                            let certificate = shown.and_then(|shown| shown.first().cloned());
-                            let connected = Connected { ip: peer, tls: true, certificate };
-                            served.serve(TokioIo::new(stream), handler(connected)).await;
-                        }
-                    }
+                if let Some((transport, connected)) = connect(stream, peer, tls).await {
+                    let served = Served { http: &http, phase, max_age, patience, room };
+                    served.serve::<UPGRADES, _, _, _>(transport, handler(connected)).await;
                 }
             });
         };
@@ -240,6 +234,17 @@ impl Listener {
     }
 }
 
+/// Agrees with a client on encryption, if there is any, and says who it is.
+async fn connect(stream: TcpStream, ip: IpAddr, tls: Option<Arc<Tls>>) -> Option<(Transport, Connected)> {
+    let Some(tls) = tls else {
+        return Some((stream.into(), Connected { ip, tls: false, certificate: None }));
+    };
+    let stream = tls.accept(stream).await?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let certificate = shown.and_then(|shown| shown.first().cloned());
+    Some((stream.into(), Connected { ip, tls: true, certificate }))
+}
+
 /// A connection, and the room it takes.
 struct Accepted {
     stream: TcpStream,
@@ -266,22 +271,19 @@ struct Served<'l> {
     phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
     patience: Patience,
-    /// Whether something else than HTTP may be spoken once both ends agree.
-    upgrades: bool,
     room: Room,
 }
 
 impl Served<'_> {
-    async fn serve<I, H, F, B>(self, io: I, handler: H)
+    async fn serve<const UPGRADES: bool, H, F, B>(self, transport: Transport, handler: H)
     where
-        I: Read + Write + Unpin + Send + 'static,
         H: Fn(Request<Incoming>) -> F,
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
-        let Self { http, phase, max_age, patience, upgrades, room } = self;
+        let Self { http, phase, max_age, patience, room } = self;
         let activity = Arc::new(Activity::default());
-        let io = Watched { io, activity: Arc::clone(&activity), _room: room };
+        let io = Watched { transport, activity: Arc::clone(&activity), _room: room };
         let service = service_fn(|request: Request<Incoming>| {
             let in_flight = activity.begin(request.version());
             let answer = handler(request);
@@ -292,7 +294,7 @@ impl Served<'_> {
             }
         });
         // The kind that can be upgraded takes HTTP/1.1 from anybody, whatever the builder says.
-        if upgrades {
+        if UPGRADES {
             let connection = http.serve_connection_with_upgrades(io, service);
             drive(connection, &activity, phase, max_age, patience).await;
         } else {
@@ -327,19 +329,19 @@ impl Connections {
 }
 
 /// A connection's bytes, with a note of when some come in or go out.
-struct Watched<I> {
-    io: I,
+struct Watched {
+    transport: Transport,
     activity: Arc<Activity>,
     _room: Room,
 }
 
-impl<I: Read + Unpin> Read for Watched<I> {
+impl Read for Watched {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
+        let polled = Pin::new(&mut self.transport).poll_read(cx, buffer);
         if polled.is_ready() {
             self.activity.read();
         }
@@ -347,23 +349,23 @@ impl<I: Read + Unpin> Read for Watched<I> {
     }
 }
 
-impl<I: Write + Unpin> Write for Watched<I> {
+impl Write for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write(cx, bytes);
+        let polled = Pin::new(&mut self.transport).poll_write(cx, bytes);
         self.activity.wrote(polled.is_ready());
         polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.transport.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -371,7 +373,7 @@ impl<I: Write + Unpin> Write for Watched<I> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        let polled = Pin::new(&mut self.transport).poll_write_vectored(cx, slices);
         self.activity.wrote(polled.is_ready());
         polled
     }
