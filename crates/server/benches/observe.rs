@@ -143,7 +143,7 @@ fn node() -> Arc<Node> {
             };
             let base = Base::bind(config, RulesFeed::fixed("bench", RULES)).await.expect("a node");
             tell.send(Arc::clone(base.node())).ok();
-            base.run(Front::default(), std::future::pending()).await.ok();
+            base.run(Front::default(), Box::pin(std::future::pending())).await.ok();
         });
     });
     told.recv().expect("a node")
