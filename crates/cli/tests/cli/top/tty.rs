@@ -15,6 +15,9 @@ use crate::support::{PATIENCE, tidegate, wait_for};
 const COLUMNS: u16 = 80;
 const ROWS: u16 = 24;
 
+/// Written behind the last output of a process.
+const LAST: &str = "\u{4}";
+
 /// The binary on a terminal of its own; ends with the test.
 pub(super) struct Tty {
     child: Child,
@@ -78,9 +81,13 @@ impl Tty {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// Waits for the end.
+    /// Waits for the end, and until all that was written has been read.
     pub(super) fn end(&mut self) -> i32 {
-        wait_for("it to end", || self.child.try_wait().unwrap()).code().unwrap_or(-1)
+        let code = wait_for("it to end", || self.child.try_wait().unwrap()).code().unwrap_or(-1);
+        // A terminal keeps the order: whatever the process wrote comes before this.
+        self.inside.write_all(LAST.as_bytes()).unwrap();
+        wait_for("all output", || self.text().ends_with(LAST).then_some(()));
+        code
     }
 
     /// Whether keys reach the program one by one.
