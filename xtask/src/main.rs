@@ -25,7 +25,8 @@ Commands:
   lint    formatting and clippy only
   dashboard
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
-  bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
+  bench [--profile PROFILE] [NAME]...
+          benchmarks, ratio first: those named, or all; built with `dist` unless another profile is named
   screenshots
           takes the pictures of the dashboard anew (docs/screenshots); look at them before they are committed
   bless   rewrites the committed outputs (protobuf code, JSON Schema, OpenAPI, expected messages) from the code
@@ -33,6 +34,7 @@ Commands:
 Examples:
   cargo xtask test
   cargo xtask bench in_process
+  cargo xtask bench --profile release rate_limit
 ";
 
 fn main() -> ExitCode {

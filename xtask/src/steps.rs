@@ -142,8 +142,12 @@ fn formatting() -> Result<(), String> {
     step("formatting", cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// Runs the benchmarks named, or all of them.
-pub(crate) fn bench(names: &[&str]) -> Result<(), String> {
+/// Runs the benchmarks named, or all of them, built with the profile that packages are built with unless another is named.
+pub(crate) fn bench(arguments: &[&str]) -> Result<(), String> {
+    let (profile, names) = match arguments {
+        ["--profile", profile, names @ ..] => (*profile, names),
+        names => ("dist", names),
+    };
     if let Some(unknown) = names.iter().find(|name| !BENCHES.iter().any(|(known, _)| known == *name)) {
         let known: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
         return Err(format!("there is no benchmark `{unknown}`; there are {}", known.join(", ")));
@@ -151,7 +155,7 @@ pub(crate) fn bench(names: &[&str]) -> Result<(), String> {
     for (name, package) in BENCHES.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
         step(
             name,
-            cargo().args(["bench", "--profile", "dist", "--quiet", "--package", package, "--bench", name]),
+            cargo().args(["bench", "--profile", profile, "--quiet", "--package", package, "--bench", name]),
         )?;
     }
     Ok(())
