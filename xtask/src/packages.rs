@@ -103,10 +103,8 @@ fn install_packages() -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    for Needed { program, package } in &missing {
-        println!("xtask: installing {package}, for {program}");
-    }
-    let packages: Vec<&str> = missing.iter().map(|needed| needed.package).collect();
+    let mut packages: Vec<&str> = missing.iter().map(|needed| needed.package).collect();
+    packages.dedup();
     let command = format!("apt-get update && apt-get install --no-install-recommends {}", packages.join(" "));
     if find("apt-get").is_none() {
         let programs: Vec<&str> = missing.iter().map(|needed| needed.program).collect();
@@ -120,6 +118,9 @@ fn install_packages() -> Result<(), String> {
             "packages are missing that only root can install; run\n  sudo sh -c '{command}'"
         ));
     }
+    for Needed { program, package } in &missing {
+        println!("xtask: installing {package}, for {program}");
+    }
     let help = |error: String| {
         format!(
             "{error}\nThe packages are those of Debian 12 (bookworm) or later, and need a connection to its mirrors. By hand:\n  {command}"
@@ -132,12 +133,7 @@ fn install_packages() -> Result<(), String> {
 /// Calls apt-get so that it asks nothing, and gives up soon where there is no network.
 fn apt_get(command: &str) -> Command {
     let mut apt = Command::new("apt-get");
-    for option in [
-        "Acquire::Retries=1",
-        "Acquire::http::Timeout=20",
-        "DPkg::Lock::Timeout=120",
-        "APT::Update::Error-Mode=any",
-    ] {
+    for option in ["Acquire::Retries=1", "Acquire::http::Timeout=20", "DPkg::Lock::Timeout=120"] {
         apt.args(["-o", option]);
     }
     // The tests start servers themselves: no package is to start one on its usual port.
