@@ -1,0 +1,21 @@
+//! Deterministic simulation of the failover protocol.
+//!
+//! Each seed draws a fleet, its features and its faults, and runs real [`Machine`](tidegate_failover::Machine)s in virtual time
+//! over links that delay, lose, repeat and reorder. Checkers hold every step to the invariants of the protocol; the same seed
+//! always gives the same run.
+
+mod check;
+mod faults;
+mod network;
+mod queue;
+mod rng;
+mod run;
+mod scenario;
+mod store;
+mod trace;
+mod truth;
+mod world;
+
+pub use run::{Report, run, run_traced, search};
+pub use tidegate_failover::{Mistake, plant};
+pub use world::{RunStats, Violation};

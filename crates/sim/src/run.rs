@@ -1,0 +1,125 @@
+//! Running seeds.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use tidegate_failover::{Mistake, plant};
+
+use crate::scenario::Scenario;
+use crate::world::{RunStats, Violation, World};
+
+/// Result of one seed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// The first violation, if there is one.
+    pub violation: Option<Violation>,
+    /// Figures.
+    pub stats: RunStats,
+    /// Number that differs between different runs.
+    pub fingerprint: u64,
+    /// What happened up to the violation; empty unless traced.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64) -> Report {
+    run_scenario(Scenario::draw(seed), false)
+}
+
+/// Runs one seed and records what happens. A seed that fails is reduced to the faults that it takes to fail.
+pub fn run_traced(seed: u64) -> Report {
+    let mut scenario = Scenario::draw(seed);
+    if run_scenario(scenario.clone(), false).violation.is_some() {
+        reduce(&mut scenario);
+    }
+    let mut report = run_scenario(scenario.clone(), true);
+    report.trace.insert(0, describe(&scenario));
+    report
+}
+
+fn run_scenario(scenario: Scenario, tracing: bool) -> Report {
+    let mut world = World::new(scenario, tracing);
+    world.run();
+    Report {
+        seed: world.scenario.seed,
+        violation: world.violation,
+        stats: world.stats,
+        fingerprint: world.fingerprint,
+        trace: world.trace.lines,
+    }
+}
+
+/// Leaves out every fault without which the run still fails in the same way.
+fn reduce(scenario: &mut Scenario) {
+    let invariant = |scenario: &Scenario| {
+        let violation = run_scenario(scenario.clone(), false).violation;
+        violation.and_then(|violation| violation.what.split(':').next().map(str::to_owned))
+    };
+    let wanted = invariant(scenario);
+    let mut index = scenario.faults.len();
+    while index > 0 {
+        index -= 1;
+        let mut smaller = scenario.clone();
+        smaller.faults.remove(index);
+        if invariant(&smaller) == wanted {
+            *scenario = smaller;
+        }
+    }
+}
+
+fn describe(scenario: &Scenario) -> String {
+    let keys: Vec<String> = scenario
+        .keys
+        .iter()
+        .map(|plan| format!("{} {} per {}", plan.quota.algorithm(), plan.quota.limit(), plan.quota.window()))
+        .collect();
+    format!("{} nodes, {} parts, keys: {}", scenario.nodes, scenario.parts, keys.join("; "))
+}
+
+/// Runs seeds from `first` on in all threads, with a mistake planted if one is given, until `count` have run or one fails.
+/// Returns the failure with the lowest seed that was found and how many seeds were run.
+pub fn search(first: u64, count: u64, mistake: Option<Mistake>) -> (Option<Report>, u64) {
+    let (next, found, failures) = (AtomicU64::new(0), AtomicBool::new(false), parking::Failures::default());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                plant(mistake);
+                while !found.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        break;
+                    }
+                    let report = run(first + number);
+                    if report.violation.is_some() {
+                        failures.add(report);
+                        found.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    (failures.lowest(), next.load(Ordering::Relaxed).min(count))
+}
+
+mod parking {
+    use super::Report;
+    use std::sync::Mutex;
+
+    /// Failures found by several threads.
+    #[derive(Default)]
+    pub(super) struct Failures(Mutex<Vec<Report>>);
+
+    impl Failures {
+        pub(super) fn add(&self, report: Report) {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(report);
+        }
+
+        pub(super) fn lowest(self) -> Option<Report> {
+            let reports = self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+            reports.into_iter().min_by_key(|report| report.seed)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A part of the store: a book with a clock of its own, that can stop, pause, and forget.
+
+use std::collections::VecDeque;
+
+use tidegate_core::Timestamp;
+use tidegate_failover::{Book, StoreReply, StoreRequest};
+
+use crate::scenario::{MS, Micros};
+
+/// Time of the store when the run begins: an arbitrary day, not at the boundary of any window.
+pub(crate) const EPOCH_MS: u64 = 1_700_000_001_234;
+/// Interval between the states that a store can fall back to, and how many there are.
+const SNAPSHOT_EVERY: Micros = 40 * MS;
+const SNAPSHOTS: usize = 25;
+
+/// Availability of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreState {
+    Up,
+    /// Calls are lost.
+    Down,
+    /// Calls wait.
+    Paused,
+}
+
+/// One part of the store.
+pub(crate) struct SimStore {
+    pub(crate) book: Book,
+    pub(crate) state: StoreState,
+    pub(crate) waiting: Vec<(usize, StoreRequest)>,
+    /// The store's clock minus the true time, in milliseconds.
+    pub(crate) offset: i64,
+    /// The furthest that the clock has been ahead.
+    pub(crate) furthest: i64,
+    snapshots: VecDeque<(Micros, Book)>,
+}
+
+impl SimStore {
+    pub(crate) fn new() -> Self {
+        Self {
+            book: Book::new(100_000),
+            state: StoreState::Up,
+            waiting: Vec::new(),
+            offset: 0,
+            furthest: 0,
+            snapshots: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn time(&self, now: Micros) -> Timestamp {
+        let millis = EPOCH_MS + now / MS;
+        Timestamp::from_millis(millis.saturating_add_signed(self.offset))
+    }
+
+    /// Carries out a call.
+    pub(crate) fn apply(&mut self, request: &StoreRequest, now: Micros, keeps_history: bool) -> StoreReply {
+        let due = self.snapshots.back().is_none_or(|(at, _)| now - at > SNAPSHOT_EVERY);
+        if keeps_history && due {
+            self.snapshots.push_back((now, self.book.clone()));
+            if self.snapshots.len() > SNAPSHOTS {
+                self.snapshots.pop_front();
+            }
+        }
+        let time = self.time(now);
+        request.apply(&mut self.book, time)
+    }
+
+    /// Falls back to an earlier state. Returns the state that is lost.
+    pub(crate) fn forget(&mut self, steps: usize) -> Option<Book> {
+        let index = self.snapshots.len().checked_sub(1 + steps % SNAPSHOTS)?;
+        let (_, book) = self.snapshots.get(index)?.clone();
+        self.snapshots.truncate(index + 1);
+        Some(std::mem::replace(&mut self.book, book))
+    }
+}
