@@ -5,6 +5,7 @@
 mod dashboard;
 mod npm;
 mod packages;
+mod sim;
 mod steps;
 
 use std::env;
@@ -20,6 +21,7 @@ Commands:
   lint    formatting and clippy only
   dashboard
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
+  sim     runs the failover protocol under random faults in virtual time (`cargo xtask sim --help`)
   bench   all benchmarks, ratio first; `cargo xtask bench NAME` for one of them
   screenshots
           takes the pictures of the dashboard anew (docs/screenshots); look at them before they are committed
@@ -28,6 +30,7 @@ Commands:
 Examples:
   cargo xtask test
   cargo xtask bench in_process
+  cargo xtask sim --seeds 200000
 ";
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["test"] => packages::install_missing().and_then(|()| steps::test()),
         ["lint"] => steps::lint(),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
+        ["sim", options @ ..] => sim::run(options),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["screenshots"] => packages::install_missing().and_then(|()| steps::screenshots()),
         ["bless"] => steps::bless(),

@@ -156,7 +156,8 @@ pub(crate) fn screenshots() -> Result<(), String> {
     step("screenshots", cargo().args(test).args(only).env(SCREENSHOTS, folder))
 }
 
-fn cargo() -> Command {
+/// Cargo, as this was started with.
+pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 

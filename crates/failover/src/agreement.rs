@@ -21,7 +21,8 @@ impl Machine {
 
     fn review_part(&mut self, part: u8) {
         let (Some(state), ready) = (self.part(part), self.is_ready(part)) else { return };
-        let (was_ready, was_agreed, was_open, phase) = (state.ready, state.agreed, state.is_open(), state.phase);
+        let (was_ready, was_agreed, was_open, phase) =
+            (state.ready, state.agreed, state.is_open(), state.phase);
         let agreed = ready && self.is_unanimous(part, phase);
         let told = ready && self.is_told(part, phase);
         let joined = self.joined && self.roster.is_alive(self.me);
@@ -50,7 +51,9 @@ impl Machine {
 
     /// Returns true if the book of a part is open and, if it is the store, can be reached.
     pub(crate) fn has_book(&self, part: u8) -> bool {
-        let Some(state) = self.part(part).filter(|state| self.joined && state.is_open()) else { return false };
+        let Some(state) = self.part(part).filter(|state| self.joined && state.is_open()) else {
+            return false;
+        };
         let reachable = state.health.is_ok(self.now, self.config.timing.store_down);
         state.phase.is_owned() || reachable || self.relay_for(part).is_some()
     }
@@ -112,7 +115,8 @@ impl Machine {
         for part in 0..self.config.parts {
             let Some(state) = self.part(part) else { continue };
             let phase = state.phase;
-            let advance = if phase.is_owned() { self.may_return(part, &fresh) } else { self.is_lost(part, &fresh) };
+            let advance =
+                if phase.is_owned() { self.may_return(part, &fresh) } else { self.is_lost(part, &fresh) };
             if advance {
                 self.enter_phase(part, phase.next());
             }
@@ -124,7 +128,8 @@ impl Machine {
         let down = self.config.timing.store_down;
         let own = self.part(part).is_some_and(|state| state.health.is_ok(self.now, down));
         let has_store = |pid: &Pid| {
-            let report = self.peers.get(*pid).and_then(|heard| heard.announcement.parts.get(usize::from(part)));
+            let report =
+                self.peers.get(*pid).and_then(|heard| heard.announcement.parts.get(usize::from(part)));
             if *pid == self.me { own } else { report.is_some_and(|report| report.store_ok) }
         };
         fresh.iter().copied().filter(has_store).collect()
@@ -132,7 +137,8 @@ impl Machine {
 
     /// Returns true if no fresh member has the store. A process that was stopped listens first: it knows nothing of late.
     fn is_lost(&self, part: u8, fresh: &[Pid]) -> bool {
-        self.now.saturating_sub(self.awake_since) > self.config.timing.store_down && self.with_store(part, fresh).is_empty()
+        self.now.saturating_sub(self.awake_since) > self.config.timing.store_down
+            && self.with_store(part, fresh).is_empty()
     }
 
     /// Returns true if all are there and agree, and the store has been well for long enough, here and for a majority.

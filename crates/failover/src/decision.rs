@@ -84,13 +84,19 @@ impl Machine {
     /// Carries out all deadlines that have passed.
     pub(crate) fn run_deadlines(&mut self) {
         while let Some((number, due)) = self.calls.pop_due(self.now) {
-            let Some(call) = self.calls.get(number).filter(|call| call.settled.is_none()).copied() else { continue };
+            let Some(call) = self.calls.get(number).filter(|call| call.settled.is_none()).copied() else {
+                continue;
+            };
             match due {
                 Due::Soft => self.soft_deadline(number, &call),
-                Due::Budget => self.settle_call(number, Settled::Turned, match call.refused {
-                    Some(verdict) => Answer::Refused(verdict),
-                    None => Answer::Undecided,
-                }),
+                Due::Budget => self.settle_call(
+                    number,
+                    Settled::Turned,
+                    match call.refused {
+                        Some(verdict) => Answer::Refused(verdict),
+                        None => Answer::Undecided,
+                    },
+                ),
             }
         }
     }
@@ -127,18 +133,26 @@ impl Machine {
     }
 
     /// Takes in a book's reply to one of this node's requests. `stale`: a relay has closed the phase meanwhile.
-    pub(crate) fn book_replied(&mut self, number: u64, reply: &BookReply, source: AdmissionSource, stale: bool) {
+    pub(crate) fn book_replied(
+        &mut self,
+        number: u64,
+        reply: &BookReply,
+        source: AdmissionSource,
+        stale: bool,
+    ) {
         let Some(call) = self.calls.get(number).filter(|call| !call.granted).copied() else { return };
         let part = call.draw.key.part;
         let current = call.draw.epoch == self.epoch(part) || mistake::is(Mistake::EpochUnchecked);
         let valid = current && !stale && self.may_spend(part);
-        if let (BookReply::Granted { statement, .. } | BookReply::Refused { statement }, true) = (reply, valid) {
+        if let (BookReply::Granted { statement, .. } | BookReply::Refused { statement }, true) =
+            (reply, valid)
+        {
             self.notes.learn(call.draw.key, Note::new(call.draw.epoch.phase, statement), self.now);
         }
         match *reply {
             BookReply::NotNow => {}
             BookReply::Granted { units, replay, statement } => {
-                self.granted(number, &call, Grant { units, replay, statement, source, valid });
+                self.granted(number, &call, &Grant { units, replay, statement, source, valid });
             }
             BookReply::Refused { statement } if valid && call.settled.is_none() => {
                 self.refused(number, &call, statement.verdict);
@@ -157,21 +171,21 @@ impl Machine {
     }
 
     /// Spends, keeps, cancels or gives back the units of a grant.
-    fn granted(&mut self, number: u64, call: &Call, grant: Grant) {
+    fn granted(&mut self, number: u64, call: &Call, grant: &Grant) {
         let young = self.now.saturating_sub(call.sent) < self.config.timing.late;
         let usable = grant.valid && young;
-        let mut spare = grant.units;
-        if usable && call.settled.is_none() {
-            let Grant { source, statement, .. } = grant;
-            let verdict = Some(statement.verdict);
-            let answer = Answer::Admitted { source, slot: statement.slot, at: statement.at, verdict };
-            self.settle_call(number, Settled::ByBook, answer);
-            spare = spare.saturating_sub(call.draw.cost);
-        } else if !grant.replay && call.settled == Some(Settled::ByPolicy) {
-            spare = spare.saturating_sub(call.draw.cost);
-        } else if !grant.replay && self.cancel(call) {
-            spare = spare.saturating_sub(call.draw.cost);
-        }
+        let spoken_for = match call.settled {
+            None if usable => {
+                let Statement { slot, at, verdict, .. } = grant.statement;
+                let answer = Answer::Admitted { source: grant.source, slot, at, verdict: Some(verdict) };
+                self.settle_call(number, Settled::ByBook, answer);
+                true
+            }
+            // Admitted by its rule: the unit is its own.
+            Some(Settled::ByPolicy) => true,
+            _ => !grant.replay && self.cancel(call),
+        };
+        let spare = grant.units.saturating_sub(if spoken_for { call.draw.cost } else { 0 });
         self.calls.granted(number);
         if usable {
             self.keep_spare(call, &grant.statement, spare);
@@ -182,7 +196,9 @@ impl Machine {
 
     /// Cancels a grant under a request id that this node did not admit by other means. Returns true if there is such an id.
     fn cancel(&mut self, call: &Call) -> bool {
-        let Some(id) = call.draw.id.filter(|_| call.settled != Some(Settled::ByReserve)) else { return false };
+        let Some(id) = call.draw.id.filter(|_| call.settled != Some(Settled::ByReserve)) else {
+            return false;
+        };
         if mistake::is(Mistake::LateIdPooled) {
             return false;
         }

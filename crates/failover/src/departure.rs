@@ -76,7 +76,8 @@ impl Machine {
 
     /// Takes over what a leaving member knows.
     pub(crate) fn handed_over(&mut self, from: Pid, notes: Vec<(CounterKey, Note)>, charges: Vec<Charge>) {
-        let behind = notes.iter().any(|(key, note)| self.part(key.part).is_some_and(|part| note.phase > part.phase));
+        let behind =
+            notes.iter().any(|(key, note)| self.part(key.part).is_some_and(|part| note.phase > part.phase));
         self.learn_notes(notes);
         charges.into_iter().for_each(|charge| self.learn_charge(charge));
         if !behind {

@@ -31,7 +31,13 @@ struct Debit {
 
 impl Ids {
     /// Uses up one replay of an id that was debited with this cost under this epoch. Returns the slot and time of the debit.
-    pub(crate) fn replay(&mut self, id: RequestId, cost: u64, epoch: Epoch, now: Timestamp) -> Option<(u64, Timestamp)> {
+    pub(crate) fn replay(
+        &mut self,
+        id: RequestId,
+        cost: u64,
+        epoch: Epoch,
+        now: Timestamp,
+    ) -> Option<(u64, Timestamp)> {
         self.expire(now);
         let debit = self.debits.get_mut(&(id, cost))?;
         if debit.epoch != epoch || debit.replays >= MAX_REPLAYS {

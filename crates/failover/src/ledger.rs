@@ -141,7 +141,12 @@ impl Ledger {
     }
 
     /// Returns the entries of a part that the store does not know of, of those processes that `by` selects.
-    pub(crate) fn unsettled(&self, part: u8, by: impl Fn(Pid) -> bool, now: Moment) -> impl Iterator<Item = Charge> {
+    pub(crate) fn unsettled(
+        &self,
+        part: u8,
+        by: impl Fn(Pid) -> bool,
+        now: Moment,
+    ) -> impl Iterator<Item = Charge> {
         let ids = self.unsettled.iter().filter(move |id| id.key.part == part && by(id.by));
         ids.filter_map(move |id| self.entries.get(id)).map(move |entry| entry.at(now))
     }

@@ -71,7 +71,9 @@ pub use event::{Action, AdmissionSource, Answer, DecisionRequest, Event, Notice}
 pub use key::CounterKey;
 pub use ledger::{Amount, Charge, ChargeId};
 pub use machine::{Config, Machine};
-pub use message::{Cancellation, Envelope, Message, PoolDeposit, StoreCall, StoreReply, StoreRequest, StoreResult};
+pub use message::{
+    Cancellation, Envelope, Message, PoolDeposit, StoreCall, StoreReply, StoreRequest, StoreResult,
+};
 pub use mistake::Mistake;
 #[cfg(feature = "mistakes")]
 pub use mistake::plant;

@@ -147,7 +147,11 @@ impl Machine {
     /// Returns when the machine wants to be woken with [`Event::Tick`] at the latest.
     pub fn next_wakeup(&self) -> Moment {
         let announce = self.announce_soon.then(|| self.earliest_announcement());
-        [Some(self.next_tick), self.calls.next_deadline(), announce].into_iter().flatten().min().unwrap_or(self.now)
+        [Some(self.next_tick), self.calls.next_deadline(), announce]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(self.now)
     }
 
     fn run_timers(&mut self) {

@@ -51,7 +51,9 @@ impl Machine {
     }
 
     pub(crate) fn is_announcement_due(&self) -> bool {
-        let trouble = !self.joined || self.departure.is_some() || (0..self.config.parts).any(|part| self.is_troubled(part));
+        let trouble = !self.joined
+            || self.departure.is_some()
+            || (0..self.config.parts).any(|part| self.is_troubled(part));
         let interval = if trouble { Duration::ZERO } else { self.config.timing.calm_interval };
         self.last_announced.is_none_or(|last| self.now >= last + interval)
     }
@@ -90,7 +92,8 @@ impl Machine {
             .within(self.config.timing.recent, self.now)
             .map(|heard| (heard.announcement.clone(), age_millis(self.now, heard.at)))
             .collect();
-        let mut names: Vec<NodeName> = self.contacts.iter().copied().chain(self.others().map(|pid| pid.name)).collect();
+        let mut names: Vec<NodeName> =
+            self.contacts.iter().copied().chain(self.others().map(|pid| pid.name)).collect();
         names.retain(|name| *name != self.me.name);
         names.sort_unstable();
         names.dedup();
@@ -118,7 +121,9 @@ impl Machine {
                 self.successor(key.tag).into_iter().for_each(|to| pushes.push((to, Push::Note(key, note))));
             }
             for charge in self.ledger.take_changed(part, &self.mine, MAX_PUSHED, self.now) {
-                self.successor(charge.key.tag).into_iter().for_each(|to| pushes.push((to, Push::Charge(charge))));
+                self.successor(charge.key.tag)
+                    .into_iter()
+                    .for_each(|to| pushes.push((to, Push::Charge(charge))));
             }
         }
         pushes
@@ -168,7 +173,10 @@ impl Machine {
 
     /// Joins a running fleet, or forms one if there is none.
     pub(crate) fn try_join(&mut self) {
-        let listed = self.peers.within(Duration::MAX, self.now).any(|heard| heard.announcement.roster == self.fingerprint);
+        let listed = self
+            .peers
+            .within(Duration::MAX, self.now)
+            .any(|heard| heard.announcement.roster == self.fingerprint);
         let running = self.peers.within(Duration::MAX, self.now).any(|heard| heard.announcement.joined);
         if !self.joined && listed && running {
             self.joined = true;

@@ -1,7 +1,7 @@
 //! Counting keys that this node owns while the store is away.
 
-use tidegate_core::algorithm::AnyCounter;
 use tidegate_core::Algorithm;
+use tidegate_core::algorithm::AnyCounter;
 
 use crate::book::{BookReply, Draw, Statement};
 use crate::event::Notice;
@@ -103,7 +103,9 @@ impl Machine {
         let Some(part) = self.parts.get_mut(usize::from(key.part)) else { return };
         part.keep_book_of(current);
         let Some(opening) = part.openings.get_mut(&key).filter(|_| epoch == current) else { return };
-        if opening.waiting.remove(&from) && note.is_some_and(|note| opening.best.is_none_or(|best| note.outranks(&best))) {
+        if opening.waiting.remove(&from)
+            && note.is_some_and(|note| opening.best.is_none_or(|best| note.outranks(&best)))
+        {
             opening.best = note;
         }
         self.try_open(key);
@@ -113,8 +115,12 @@ impl Machine {
     fn try_open(&mut self, key: CounterKey) {
         let (counting, time) = (self.is_counting(key), self.time(key.part));
         let Some(part) = self.parts.get_mut(usize::from(key.part)).filter(|_| counting) else { return };
-        let Some(opening) = part.openings.get(&key).filter(|opening| opening.waiting.is_empty()) else { return };
-        let Some(quota) = opening.best.map(|note| note.quota).or_else(|| Some(opening.queue.first()?.2.quota)) else {
+        let Some(opening) = part.openings.get(&key).filter(|opening| opening.waiting.is_empty()) else {
+            return;
+        };
+        let Some(quota) =
+            opening.best.map(|note| note.quota).or_else(|| Some(opening.queue.first()?.2.quota))
+        else {
             return;
         };
         let balance = opening.best.map(|note| note.balance);
@@ -170,7 +176,9 @@ impl Machine {
         let time = self.time(cancel.key.part);
         let Some(part) = self.parts.get_mut(usize::from(cancel.key.part)) else { return };
         let undone = part.book.cancel(cancel.key, (cancel.id, cancel.cost), cancel.epoch, time);
-        let Some(((slot, units), (quota, _))) = undone.zip(part.book.balance(cancel.key, time)) else { return };
+        let Some(((slot, units), (quota, _))) = undone.zip(part.book.balance(cancel.key, time)) else {
+            return;
+        };
         if crate::ledger::takes_back(quota.algorithm()) {
             let id = ChargeId { key: cancel.key, slot, by: self.me };
             self.ledger.add(id, quota, -i64::try_from(units).unwrap_or(i64::MAX), self.now);

@@ -105,7 +105,9 @@ impl Machine {
 
     /// Asks the pool for a request's units, once. Returns true if it was asked.
     pub(crate) fn ask_pool(&mut self, number: u64) -> bool {
-        let unasked = |call: &&mut Call| call.spend == SpendState::Unasked && can_be_pooled(call.draw.quota.algorithm());
+        let unasked = |call: &&mut Call| {
+            call.spend == SpendState::Unasked && can_be_pooled(call.draw.quota.algorithm())
+        };
         let Some(call) = self.calls.get_mut(number).filter(unasked) else { return false };
         call.spend = SpendState::Asked;
         let Draw { key, quota, cost, .. } = call.draw;
@@ -123,7 +125,9 @@ impl Machine {
 
     /// Takes in the pool's answer; units that come too late go back under a new name.
     pub(crate) fn spent(&mut self, number: u64, (key, quota): (CounterKey, Quota), slot: u64, units: u64) {
-        let Some(call) = self.calls.get_mut(number).filter(|call| call.spend == SpendState::Asked) else { return };
+        let Some(call) = self.calls.get_mut(number).filter(|call| call.spend == SpendState::Asked) else {
+            return;
+        };
         call.spend = SpendState::Answered;
         match *call {
             Call { settled: Some(_), .. } if units > 0 => self.pool_units(key, quota, slot, units),

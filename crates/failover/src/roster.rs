@@ -109,7 +109,11 @@ mod tests {
     fn roster(events: &[(u64, u64, bool)]) -> Roster {
         let mut roster = Roster::default();
         for &(name, order, gone) in events {
-            if gone { roster.remove(pid(name, order)) } else { roster.add(pid(name, order)) };
+            if gone {
+                roster.remove(pid(name, order))
+            } else {
+                roster.add(pid(name, order))
+            };
         }
         roster
     }

@@ -43,7 +43,14 @@ impl Machine {
             if !state.health.is_ok(now, interval) {
                 state.health.probed = Some(now);
                 let body = StoreCall::Probe;
-                self.act(Action::Ask(StoreRequest { part, origin: self.me, call: 0, sent: now, epoch, body }));
+                self.act(Action::Ask(StoreRequest {
+                    part,
+                    origin: self.me,
+                    call: 0,
+                    sent: now,
+                    epoch,
+                    body,
+                }));
             }
         }
     }
@@ -68,7 +75,8 @@ impl Machine {
         let stale = !(self.joined && part.store_open);
         if let StoreResult::Taken { key, reply: taken } = &reply.body
             && !stale
-            && let crate::BookReply::Granted { statement, .. } | crate::BookReply::Refused { statement } = taken
+            && let crate::BookReply::Granted { statement, .. } | crate::BookReply::Refused { statement } =
+                taken
         {
             self.notes.learn(*key, Note::new(part.phase, statement), now);
         }

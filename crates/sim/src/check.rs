@@ -1,7 +1,7 @@
 //! The invariants, checked as things happen.
 
-use tidegate_core::algorithm::Balance;
-use tidegate_core::{Algorithm, Quota};
+use tidegate_core::algorithm::{AnyCounter, Balance};
+use tidegate_core::{Algorithm, Quota, Timestamp};
 use tidegate_failover::{
     AdmissionSource, Amount, Answer, BookReply, Charge, ChargeId, CounterKey, Machine, Notice, StoreCall,
     StoreReply, StoreRequest, StoreResult,
@@ -44,7 +44,10 @@ impl World {
             Answer::Admitted { source, slot, at, .. } => {
                 self.stats.admitted += 1;
                 self.trace.line(self.now, || {
-                    format!("node {node} admits {} of key {} in slot {slot} by {source:?}", demand.cost, demand.key)
+                    format!(
+                        "node {node} admits {} of key {} in slot {slot} by {source:?}",
+                        demand.cost, demand.key
+                    )
                 });
                 match source {
                     AdmissionSource::Store => self.check_store_is_the_book(node, demand.key),
@@ -76,7 +79,10 @@ impl World {
         };
         if verdict.used() > debited {
             let used = verdict.used();
-            self.fail(format!("refusal: node {node} refuses key {} at {used}, but only {debited} were ever debited", demand.key));
+            self.fail(format!(
+                "refusal: node {node} refuses key {} at {used}, but only {debited} were ever debited",
+                demand.key
+            ));
         }
     }
 
@@ -85,7 +91,10 @@ impl World {
         let key = self.scenario.keys[key].key;
         let counting = self.machines().find(|(_, machine)| machine.is_counting(key)).map(|(other, _)| other);
         if let Some(other) = counting.filter(|_| self.splits == 0) {
-            self.fail(format!("one book: node {node} spends from the store while node {other} counts key {}", key.rule[0]));
+            self.fail(format!(
+                "one book: node {node} spends from the store while node {other} counts key {}",
+                key.rule[0]
+            ));
         }
     }
 
@@ -104,7 +113,9 @@ impl World {
                 self.stats.books += 1;
                 self.check_opening(node, key, &quota, &balance);
             }
-            Notice::Opened { part, phase, agreed: true } if !phase.is_owned() => self.check_return(node, part),
+            Notice::Opened { part, phase, agreed: true } if !phase.is_owned() => {
+                self.check_return(node, part);
+            }
             Notice::Entered { phase, .. } if phase.is_owned() => self.stats.outages += 1,
             Notice::Forgot(pid) => {
                 let alive = self.machines().any(|(_, machine)| machine.pid() == pid);
@@ -132,33 +143,45 @@ impl World {
         });
         if let Some((other, machine)) = other {
             let phase = machine.phase(key.part);
-            self.fail(format!("one book: node {node} counts key {} while node {other} has its own in phase {phase}", key.rule[0]));
+            self.fail(format!(
+                "one book: node {node} counts key {} while node {other} has its own in phase {phase}",
+                key.rule[0]
+            ));
         }
     }
 
     /// A book starts from all that was used, except what only dead processes knew (E2).
     fn check_opening(&mut self, node: usize, key: CounterKey, quota: &Quota, balance: &Balance) {
         let number = self.number_of(key);
-        let slot = slot_of(balance);
-        let time = self.stores[usize::from(key.part)].time(self.now).as_millis();
-        let used = self.truth[number].used(slot, self.now, time).saturating_sub(self.truth[number].allowed(slot));
-        let (start, dead) = (balance.used(quota), self.known_to_the_dead(node, key, slot));
-        if self.splits > 0 || used <= start {
-            return;
+        for slot in slots_of(quota, balance) {
+            let (used, start) = (self.used(number, slot), known(quota, balance, slot));
+            if self.splits > 0 || used <= start {
+                continue;
+            }
+            let dead = self.known_to_the_dead(node, key, slot);
+            if used > dead.max(start) {
+                self.fail(format!(
+                    "opening: node {node} opens key {number} at {start} in slot {slot}, but {used} were used (the dead knew of {dead})"
+                ));
+            }
+            self.truth[number].allow_for_loss(slot, used - start);
         }
-        if used > dead.max(start) {
-            self.fail(format!("opening: node {node} opens key {} at {start}, but {used} were used (the dead knew of {dead})", key.rule[0]));
-        }
-        self.truth[number].allow_for_loss(slot, used - start);
+    }
+
+    /// Returns the units of a slot that the next book has to know of.
+    fn used(&self, number: usize, slot: u64) -> u64 {
+        let part = usize::from(self.scenario.keys[number].key.part);
+        let (truth, time) = (&self.truth[number], self.stores[part].time(self.now));
+        truth.used(slot, self.now, time.as_millis()).saturating_sub(truth.allowed(slot))
     }
 
     /// Returns the most that a process which is gone from a node's roster knew of a key's consumption.
     fn known_to_the_dead(&self, node: usize, key: CounterKey, slot: u64) -> u64 {
         let Some(machine) = self.nodes[node].machine.as_ref() else { return 0 };
-        let alive = |other: &&Machine| !machine.roster().is_alive(other.pid());
-        let notes = self.graves.iter().chain(self.machines().map(|(_, machine)| machine).filter(alive));
-        let notes = notes.filter_map(|other| other.note(key)).filter(|note| slot_of(&note.balance) == slot);
-        notes.map(|note| note.balance.used(&note.quota)).max().unwrap_or(0)
+        let gone = |other: &&Machine| !machine.roster().is_alive(other.pid());
+        let dead = self.graves.iter().chain(self.machines().map(|(_, machine)| machine).filter(gone));
+        let notes = dead.filter_map(|other| other.note(key));
+        notes.map(|note| known(&note.quota, &note.balance, slot)).max().unwrap_or(0)
     }
 
     /// The store knows of all that was used when it becomes the book again, except what only dead processes owed (E2).
@@ -167,20 +190,32 @@ impl World {
         for number in 0..self.scenario.keys.len() {
             let key = self.scenario.keys[number].key;
             let store = &self.stores[usize::from(part)];
+            if key.part != part {
+                continue;
+            }
             let time = store.time(self.now);
-            let Some((quota, balance)) = store.book.balance(key, time).filter(|_| key.part == part) else { continue };
-            let slot = slot_of(&balance);
-            let used = self.truth[number].used(slot, self.now, time.as_millis());
-            let used = used.saturating_sub(self.truth[number].allowed(slot));
-            let owed: u64 = debts.iter().filter(|debt| debt.0.key == key && applies(&quota, debt.0.slot, slot)).map(|debt| debt.1).sum();
-            let known = balance.used(&quota);
-            if self.splits == 0 && used > known + owed {
-                self.fail(format!("return: node {node} returns to the store, which has {known} of the {used} used of key {number} (the dead owe {owed})"));
+            let (quota, balance) =
+                store.book.balance(key, time).unwrap_or_else(|| unused(self.truth[number].quota, time));
+            for slot in slots_of(&quota, &balance) {
+                let owed = debts
+                    .iter()
+                    .filter(|debt| debt.0.key == key && (!has_windows(&quota) || debt.0.slot == slot));
+                let owed = owed.map(|debt| debt.1).sum();
+                self.check_returned(node, number, slot, known(&quota, &balance, slot), owed);
             }
-            if owed > 0 {
-                let missing = used.saturating_sub(known).min(owed);
-                self.truth[number].allow_for_loss(slot, missing);
-            }
+        }
+    }
+
+    fn check_returned(&mut self, node: usize, number: usize, slot: u64, known: u64, owed: u64) {
+        let used = self.used(number, slot);
+        if self.splits == 0 && used > known + owed {
+            self.fail(format!(
+                "return: node {node} returns to the store, which has {known} of the {used} used of key {number} in slot {slot} (the dead owe {owed})"
+            ));
+        }
+        if owed > 0 {
+            let missing = used.saturating_sub(known).min(owed);
+            self.truth[number].allow_for_loss(slot, missing);
         }
     }
 
@@ -196,7 +231,10 @@ impl World {
             }
         }
         let book = &self.stores[usize::from(part)].book;
-        latest.values().map(|charge| (charge.id(), missing(charge, book.charged(charge.key, charge.slot, charge.by)))).collect()
+        latest
+            .values()
+            .map(|charge| (charge.id(), missing(charge, book.charged(charge.key, charge.slot, charge.by))))
+            .collect()
     }
 
     /// Keeps track of what the store debits.
@@ -206,7 +244,8 @@ impl World {
         {
             let number = self.number_of(draw.key);
             self.truth[number].debit(statement.slot, *units);
-            self.trace.line(self.now, || format!("store debits {units} of key {number}: {:?}", statement.balance));
+            self.trace
+                .line(self.now, || format!("store debits {units} of key {number}: {:?}", statement.balance));
         }
     }
 
@@ -218,7 +257,9 @@ impl World {
             for part in 0..parts {
                 if !machine.is_using_store(part) {
                     let (phase, joined) = (machine.phase(part), machine.is_joined());
-                    self.fail(format!("liveness: node {node} is not back: part {part} in phase {phase}, joined {joined}"));
+                    self.fail(format!(
+                        "liveness: node {node} is not back: part {part} in phase {phase}, joined {joined}"
+                    ));
                     return;
                 }
             }
@@ -244,11 +285,15 @@ impl World {
         let time = self.stores[part].time(self.now);
         for number in 0..self.scenario.keys.len() {
             let key = self.scenario.keys[number].key;
-            let used = |book: &tidegate_failover::Book| book.balance(key, time).map(|(quota, balance)| (slot_of(&balance), balance.used(&quota)));
-            let Some((slot, old)) = used(&before) else { continue };
-            let new = used(&self.stores[part].book).map_or(0, |(_, used)| used);
-            self.truth[number].allow(slot, old.saturating_sub(new));
-            self.trace.line(self.now, || format!("store {part} forgets {} of key {number}", old.saturating_sub(new)));
+            let Some((quota, old)) = before.balance(key, time) else { continue };
+            let new = self.stores[part].book.balance(key, time);
+            for slot in slots_of(&quota, &old) {
+                let left = new.map_or(0, |(quota, new)| known(&quota, &new, slot));
+                let lost = known(&quota, &old, slot).saturating_sub(left);
+                self.truth[number].allow(slot, lost);
+                self.trace
+                    .line(self.now, || format!("store {part} forgets {lost} of key {number} in slot {slot}"));
+            }
         }
     }
 
@@ -270,16 +315,32 @@ impl World {
     }
 }
 
-/// Returns the numbered window of a balance, or 0.
-fn slot_of(balance: &Balance) -> u64 {
+/// Returns the balance of a counter that was never used.
+fn unused(quota: Quota, time: Timestamp) -> (Quota, Balance) {
+    let mut counter = AnyCounter::new(quota.algorithm());
+    counter.advance(&quota, time);
+    (quota, counter.balance(&quota))
+}
+
+/// Returns the slots that a balance says something about.
+fn slots_of(quota: &Quota, balance: &Balance) -> Vec<u64> {
     match *balance {
-        Balance::Windows { index, .. } => index,
-        Balance::Debt { .. } | Balance::Log { .. } => 0,
+        Balance::Windows { index, .. } if quota.algorithm() == Algorithm::SlidingWindow => {
+            vec![index, index.saturating_sub(1)]
+        }
+        Balance::Windows { index, .. } => vec![index],
+        Balance::Debt { .. } | Balance::Log { .. } => vec![0],
     }
 }
 
-fn applies(quota: &Quota, slot: u64, current: u64) -> bool {
-    !has_windows(quota) || slot == current
+/// Returns what a balance says about a slot.
+fn known(quota: &Quota, balance: &Balance, slot: u64) -> u64 {
+    match *balance {
+        Balance::Windows { index, current, .. } if index == slot => current,
+        Balance::Windows { index, previous, .. } if index == slot + 1 => previous,
+        Balance::Windows { .. } => 0,
+        _ => balance.used(quota),
+    }
 }
 
 /// Returns the units of an entry that the store does not know of.

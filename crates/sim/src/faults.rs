@@ -23,7 +23,10 @@ impl World {
                 self.kill_and_restart(node, lasts);
             }
             FaultKind::ClockJump { part, by } => self.jump(part, by),
-            FaultKind::StoreCut { .. } | FaultKind::PeerCut { .. } | FaultKind::Split { .. } | FaultKind::Slow => {
+            FaultKind::StoreCut { .. }
+            | FaultKind::PeerCut { .. }
+            | FaultKind::Split { .. }
+            | FaultKind::Slow => {
                 self.set_links(kind, true);
             }
         }
@@ -36,7 +39,9 @@ impl World {
         }
         let kind = self.scenario.faults[number].kind;
         match kind {
-            FaultKind::StoreDown { part } | FaultKind::StorePause { part } | FaultKind::StoreDownAndKill { part, .. } => {
+            FaultKind::StoreDown { part }
+            | FaultKind::StorePause { part }
+            | FaultKind::StoreDownAndKill { part, .. } => {
                 self.trace.line(self.now, || format!("store {part} is back"));
                 self.store_up(part);
             }
@@ -105,13 +110,14 @@ impl World {
         }
     }
 
-    /// Ends a process that has said goodbye. What it could not hand over in time is lost with it, as if it had been killed.
+    /// Ends a process that has said goodbye. What it could not hand over in time, or to nobody because it was the only one, is
+    /// lost with it as if it had been killed.
     pub(crate) fn exited(&mut self, node: usize) {
         self.trace.line(self.now, || format!("node {node} ends"));
         let handover = u64::try_from(self.scenario.config.timing.handover.as_micros()).unwrap_or(0);
         let out_of_time = self.nodes[node].leaving.is_some_and(|since| self.now - since >= handover);
         if let Some(machine) = self.nodes[node].machine.take()
-            && out_of_time
+            && (out_of_time || machine.roster().alive().next().is_none())
         {
             self.graves.push(machine);
         }

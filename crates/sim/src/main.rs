@@ -94,8 +94,18 @@ fn show(report: &Report, trace: bool) -> ExitCode {
     if trace || report.violation.is_some() {
         report.trace.iter().for_each(|line| println!("{line}"));
     }
-    let RunStats { requests, admitted, by_owner, by_reserve, by_emergency, refused, undecided, events, books, .. } =
-        report.stats;
+    let RunStats {
+        requests,
+        admitted,
+        by_owner,
+        by_reserve,
+        by_emergency,
+        refused,
+        undecided,
+        events,
+        books,
+        ..
+    } = report.stats;
     println!(
         "seed {}: {requests} requests, {admitted} admitted ({by_owner} by owners, {by_reserve} from reserves, {by_emergency} in \
          emergency), {refused} refused, {undecided} undecided; {books} books opened, {events} events",

@@ -76,7 +76,7 @@ impl Network {
     }
 
     /// Returns the delays after which an answer of the store arrives.
-    pub(crate) fn from_store(&self, rng: &mut Rng, node: usize, part: usize) -> Vec<Micros> {
+    pub(crate) fn answers(&self, rng: &mut Rng, node: usize, part: usize) -> Vec<Micros> {
         if self.back[node][part] > 0 {
             return Vec::new();
         }

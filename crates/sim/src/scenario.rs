@@ -27,21 +27,52 @@ pub(crate) struct KeyPlan {
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    StoreDown { part: usize },
-    StorePause { part: usize },
-    StoreForgets { part: usize },
-    Pause { node: usize },
-    PauseSome { nodes: u64 },
-    Kill { node: usize },
-    Terminate { node: usize },
-    StoreCut { node: usize, part: usize, there: bool, back: bool },
-    PeerCut { from: usize, to: usize },
+    StoreDown {
+        part: usize,
+    },
+    StorePause {
+        part: usize,
+    },
+    StoreForgets {
+        part: usize,
+    },
+    Pause {
+        node: usize,
+    },
+    PauseSome {
+        nodes: u64,
+    },
+    Kill {
+        node: usize,
+    },
+    Terminate {
+        node: usize,
+    },
+    StoreCut {
+        node: usize,
+        part: usize,
+        there: bool,
+        back: bool,
+    },
+    PeerCut {
+        from: usize,
+        to: usize,
+    },
     /// Nodes in the set cannot talk to the others; the store is with the set, with the others, or with both.
-    Split { nodes: u64, store: u64 },
+    Split {
+        nodes: u64,
+        store: u64,
+    },
     Slow,
     /// The store's clock is set, by so many milliseconds.
-    ClockJump { part: usize, by: i64 },
-    StoreDownAndKill { part: usize, node: usize },
+    ClockJump {
+        part: usize,
+        by: i64,
+    },
+    StoreDownAndKill {
+        part: usize,
+        node: usize,
+    },
 }
 
 /// A fault, when it happens and for how long.
@@ -110,7 +141,11 @@ impl Scenario {
         let count = rng.range(1, 2 + (self.end - WARM_UP) / (2 * SECOND));
         for number in 0..count {
             let at = rng.range(start, self.end);
-            let kind = if number == 0 { self.draw_outage(rng) } else { self.draw_kind(rng, kills, cuts, forgets, jumps) };
+            let kind = if number == 0 {
+                self.draw_outage(rng)
+            } else {
+                self.draw_kind(rng, kills, cuts, forgets, jumps)
+            };
             self.faults.push(Fault { at, lasts: draw_length(rng), kind });
         }
         self.faults.sort_by_key(|fault| fault.at);
@@ -138,7 +173,9 @@ impl Scenario {
             10 if cuts => FaultKind::PeerCut { from: node, to: rng.index(self.nodes) },
             11 if cuts => FaultKind::Split { nodes, store: rng.below(3) },
             12 if forgets => FaultKind::StoreForgets { part },
-            13 if jumps => FaultKind::ClockJump { part, by: rng.pick(&[-8_000, -2_000, 1_500, 5_000, 25_000]) },
+            13 if jumps => {
+                FaultKind::ClockJump { part, by: rng.pick(&[-8_000, -2_000, 1_500, 5_000, 25_000]) }
+            }
             _ => self.draw_outage(rng),
         }
     }

@@ -102,7 +102,10 @@ impl KeyTruth {
         slot.admitted += admission.cost;
         if slot.admitted > slot.debited {
             let SlotTruth { admitted, debited, .. } = *slot;
-            return Some(format!("conservation: {admitted} admitted in slot {}, {debited} debited", admission.slot));
+            return Some(format!(
+                "conservation: {admitted} admitted in slot {}, {debited} debited",
+                admission.slot
+            ));
         }
         match self.quota.algorithm() {
             Algorithm::FixedWindow => self.check_window(admission.slot, books),
@@ -118,7 +121,12 @@ impl KeyTruth {
         let truth = self.slots.get(&slot)?;
         let bound = self.quota.limit() * books + self.allowed(slot);
         (truth.admitted > bound).then(|| {
-            format!("limit: {} admitted in window {slot}, limit {} and {} by bounds", truth.admitted, self.quota.limit(), bound - self.quota.limit())
+            format!(
+                "limit: {} admitted in window {slot}, limit {} and {} by bounds",
+                truth.admitted,
+                self.quota.limit(),
+                bound - self.quota.limit()
+            )
         })
     }
 
@@ -131,12 +139,19 @@ impl KeyTruth {
         }
         let admitted = |slot: u64| self.slots.get(&slot).map_or(0, |slot| slot.admitted);
         let previous = admission.slot.checked_sub(1).map_or(0, admitted);
-        let allowed = self.allowed(admission.slot) + admission.slot.checked_sub(1).map_or(0, |slot| self.allowed(slot));
+        let allowed =
+            self.allowed(admission.slot) + admission.slot.checked_sub(1).map_or(0, |slot| self.allowed(slot));
         let left = (window - self.latest % window).saturating_sub(CLOCK_SLACK_MS);
-        let weighted = u128::from(previous) * u128::from(left) + u128::from(admitted(admission.slot)) * u128::from(window);
+        let weighted = u128::from(previous) * u128::from(left)
+            + u128::from(admitted(admission.slot)) * u128::from(window);
         let bound = u128::from(self.quota.limit() * books + allowed) * u128::from(window);
         (weighted > bound).then(|| {
-            format!("limit: {previous} then {} in sliding window {}, limit {}", admitted(admission.slot), admission.slot, self.quota.limit())
+            format!(
+                "limit: {previous} then {} in sliding window {}, limit {}",
+                admitted(admission.slot),
+                admission.slot,
+                self.quota.limit()
+            )
         })
     }
 
@@ -147,16 +162,24 @@ impl KeyTruth {
         let since = at.saturating_sub(window.saturating_sub(CLOCK_SLACK_MS));
         self.log.retain(|(time, ..)| *time + 2 * window + CLOCK_SLACK_MS > at);
         let truly = now.saturating_sub(window.saturating_sub(CLOCK_SLACK_MS) * MS);
-        let within = self.log.iter().filter(|(time, admitted, _)| *time > since && *time <= at && *admitted > truly);
+        let within =
+            self.log.iter().filter(|(time, admitted, _)| *time > since && *time <= at && *admitted > truly);
         let used: u64 = within.map(|(.., cost)| cost).sum();
         let bound = self.quota.limit() * books + self.allowance;
-        (used > bound).then(|| format!("limit: {used} logged within one window, limit {} and {} by bounds", self.quota.limit(), self.allowance))
+        (used > bound).then(|| {
+            format!(
+                "limit: {used} logged within one window, limit {} and {} by bounds",
+                self.quota.limit(),
+                self.allowance
+            )
+        })
     }
 
     /// Returns the true debt of a bucket at `now`, in units, forgiving drift.
     pub(crate) fn debt(&self, now: Micros) -> u128 {
         let elapsed = now.saturating_sub(self.debt_at);
-        let refill = u128::from(elapsed + elapsed * DRIFT / 1_000_000) * u128::from(self.quota.limit()) / u128::from(MS);
+        let refill = u128::from(elapsed + elapsed * DRIFT / 1_000_000) * u128::from(self.quota.limit())
+            / u128::from(MS);
         self.debt.saturating_sub(refill)
     }
 
@@ -167,14 +190,21 @@ impl KeyTruth {
         let slack = u128::from(CLOCK_SLACK_MS) * u128::from(self.quota.limit());
         let capacity = u128::from(self.quota.capacity() * books + self.allowance) * window;
         (self.debt > capacity + slack).then(|| {
-            format!("limit: bucket is {} units short of {}, {} by bounds", self.debt / window, self.quota.capacity(), self.allowance)
+            format!(
+                "limit: bucket is {} units short of {}, {} by bounds",
+                self.debt / window,
+                self.quota.capacity(),
+                self.allowance
+            )
         })
     }
 
     /// Returns the units that a book which opens now must know of, in whole requests and rounded down. `time` is the store's.
     pub(crate) fn used(&self, slot: u64, now: Micros, time: u64) -> u64 {
         match self.quota.algorithm() {
-            Algorithm::FixedWindow | Algorithm::SlidingWindow => self.slots.get(&slot).map_or(0, |slot| slot.admitted),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                self.slots.get(&slot).map_or(0, |slot| slot.admitted)
+            }
             Algorithm::SlidingLog => {
                 let length = self.quota.window().as_millis().saturating_sub(CLOCK_SLACK_MS);
                 let (since, truly) = (time.saturating_sub(length), now.saturating_sub(length * MS));
@@ -183,7 +213,8 @@ impl KeyTruth {
             }
             Algorithm::TokenBucket => {
                 let slack = u128::from(CLOCK_SLACK_MS) * u128::from(self.quota.limit());
-                let whole = self.debt(now).saturating_sub(slack) / u128::from(self.quota.window().as_millis());
+                let whole =
+                    self.debt(now).saturating_sub(slack) / u128::from(self.quota.window().as_millis());
                 u64::try_from(whole).unwrap_or(u64::MAX)
             }
         }

@@ -292,7 +292,9 @@ impl World {
     /// Returns until when the process that this happens to is stopped.
     fn paused_until(&self, happening: &Happening) -> Option<Micros> {
         let node = match happening {
-            Happening::Deliver { node, .. } | Happening::StoreReply { node, .. } | Happening::Wake { node, .. } => *node,
+            Happening::Deliver { node, .. }
+            | Happening::StoreReply { node, .. }
+            | Happening::Wake { node, .. } => *node,
             Happening::Request(demand) => demand.node,
             _ => return None,
         };
@@ -346,17 +348,18 @@ impl World {
     }
 
     fn act(&mut self, node: usize, action: Action) {
-        self.fingerprint = self.fingerprint.rotate_left(5) ^ self.now ^ (node as u64) << 40 ^ kind_of(&action);
+        self.fingerprint =
+            self.fingerprint.rotate_left(5) ^ self.now ^ (node as u64) << 40 ^ kind_of(&action);
         match action {
-            Action::Send { to, envelope } => self.send(node, to, envelope),
-            Action::Ask(request) => self.ask(node, request),
+            Action::Send { to, envelope } => self.send(node, to, &envelope),
+            Action::Ask(request) => self.ask(node, &request),
             Action::Answer { call, answer } => self.answered(node, call, &answer),
             Action::Notice(notice) => self.noticed(node, notice),
             Action::Exit => self.exited(node),
         }
     }
 
-    fn send(&mut self, node: usize, to: NodeName, envelope: Envelope) {
+    fn send(&mut self, node: usize, to: NodeName, envelope: &Envelope) {
         let to = usize::try_from(to.0).unwrap_or(0).saturating_sub(1);
         if to < self.nodes.len() {
             for delay in self.network.between(&mut self.rng, node, to) {
@@ -365,7 +368,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, node: usize, request: StoreRequest) {
+    fn ask(&mut self, node: usize, request: &StoreRequest) {
         let part = usize::from(request.part);
         let repeatable = matches!(request.body, StoreCall::Charge(_) | StoreCall::Probe);
         for delay in self.network.to_store(&mut self.rng, node, part, repeatable) {
@@ -379,10 +382,11 @@ impl World {
             StoreState::Paused => return self.stores[part].waiting.push((node, request)),
             StoreState::Up => {}
         }
-        let history = self.scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::StoreForgets { .. }));
+        let history =
+            self.scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::StoreForgets { .. }));
         let reply = self.stores[part].apply(&request, self.now, history);
         self.watch_store(&request, &reply);
-        for delay in self.network.from_store(&mut self.rng, node, part) {
+        for delay in self.network.answers(&mut self.rng, node, part) {
             self.after(delay, Happening::StoreReply { node, reply: reply.clone() });
         }
     }
@@ -450,7 +454,9 @@ fn kind_of(action: &Action) -> u64 {
     match action {
         Action::Send { to, .. } => to.0 << 3,
         Action::Ask(request) => request.call << 3 | 1,
-        Action::Answer { call, answer } => call << 3 | 2 | u64::from(matches!(answer, Answer::Undecided)) << 60,
+        Action::Answer { call, answer } => {
+            call << 3 | 2 | u64::from(matches!(answer, Answer::Undecided)) << 60
+        }
         Action::Notice(_) => 3,
         Action::Exit => 4,
     }

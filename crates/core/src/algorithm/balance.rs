@@ -246,7 +246,10 @@ mod tests {
         let quota = Quota::new(Algorithm::FixedWindow, 10, Span::from_secs(60)).unwrap();
         let now = Timestamp::from_millis(59_000);
         let near = Balance::Windows { index: 1, previous: 0, current: 7 };
-        assert_eq!(FixedWindow::restore(&quota, &near, now), FixedWindow::new(7, Timestamp::from_millis(60_000)));
+        assert_eq!(
+            FixedWindow::restore(&quota, &near, now),
+            FixedWindow::new(7, Timestamp::from_millis(60_000))
+        );
         let far = Balance::Windows { index: 9, previous: 0, current: 7 };
         assert_eq!(FixedWindow::restore(&quota, &far, now), FixedWindow::new(7, now));
         assert_eq!(window_end(&quota, now), Timestamp::from_millis(60_000));
@@ -256,7 +259,9 @@ mod tests {
     fn a_late_charge_falls_into_its_own_window() {
         let quota = quota(Algorithm::SlidingWindow);
         let mut counter = AnyCounter::from(SlidingWindow::new(1, 2, Timestamp::from_millis(1_100)));
-        assert!(counter.adjust(&quota, 2, 3) && counter.adjust(&quota, 1, 4) && !counter.adjust(&quota, 0, 5));
+        assert!(
+            counter.adjust(&quota, 2, 3) && counter.adjust(&quota, 1, 4) && !counter.adjust(&quota, 0, 5)
+        );
         let expected = Balance::Windows { index: 2, previous: 5, current: 5 };
         assert_eq!(counter.balance(&quota), expected);
         assert!(counter.adjust(&quota, 3, 1));
