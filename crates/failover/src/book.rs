@@ -12,8 +12,18 @@ use tidegate_core::{Algorithm, Quota, RequestId, Timestamp, Verdict};
 use crate::ids::Ids;
 use crate::key::{CounterKey, KeyMap};
 use crate::ledger::{Amount, Charge};
+use crate::message::Cancellation;
 use crate::phase::Epoch;
 use crate::pid::Pid;
+
+/// Name of one call, unique for ever: applying it twice is applying it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallName {
+    /// The process that calls.
+    pub by: Pid,
+    /// Its number for the call.
+    pub number: u64,
+}
 
 /// A take as it goes to a book, wherever that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +40,8 @@ pub struct Draw {
     pub id: Option<RequestId>,
     /// Epoch in which the answer can be used.
     pub epoch: Epoch,
+    /// Name of the take.
+    pub name: CallName,
 }
 
 /// State of a counter after an operation.
@@ -120,7 +132,7 @@ impl Page {
         self.counter.charge(&self.quota, units);
         let statement = self.statement(0, now);
         if let Some(id) = draw.id {
-            self.ids.remember(id, draw.cost, draw.epoch, &self.quota, (statement.slot, statement.at));
+            self.ids.remember(id, draw, &self.quota, (statement.slot, statement.at));
         }
         BookReply::Granted { units, replay: false, statement }
     }
@@ -163,17 +175,12 @@ impl Book {
         self.page(draw.key, draw.quota, now).map_or(BookReply::NotNow, |page| page.take(draw, now))
     }
 
-    /// Takes back what was debited under a request id, unless it was replayed meanwhile. Returns the slot and the units.
-    pub fn cancel(
-        &mut self,
-        key: CounterKey,
-        (id, cost): (RequestId, u64),
-        epoch: Epoch,
-        now: Timestamp,
-    ) -> Option<(u64, u64)> {
-        let page = self.pages.get_mut(&key)?;
-        let (slot, since) = page.ids.cancel(id, cost, epoch)?;
+    /// Takes back what one take debited under a request id, unless it was replayed meanwhile. Returns the slot and the units.
+    pub fn cancel(&mut self, cancel: &Cancellation, now: Timestamp) -> Option<(u64, u64)> {
+        let page = self.pages.get_mut(&cancel.key)?;
+        let (slot, since) = page.ids.cancel(cancel)?;
         page.counter.advance(&page.quota, now);
+        let cost = cancel.cost;
         let units = i64::try_from(cost).unwrap_or(i64::MAX);
         match page.quota.algorithm() {
             // A bucket takes nothing back: an owner's level may have covered the same units already.

@@ -3,7 +3,7 @@
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Timestamp, Verdict};
 
-use crate::book::{BookReply, Draw, Statement};
+use crate::book::{BookReply, CallName, Draw, Statement};
 use crate::call::{Call, Due, Settled, SpendState};
 use crate::event::{AdmissionSource, Answer, DecisionRequest};
 use crate::ledger::{Charge, ChargeId, takes_back};
@@ -23,7 +23,8 @@ impl Machine {
             return self.decide_in_emergency(number, request);
         }
         let want = self.wanted_reserve(key, &quota);
-        let draw = Draw { key, quota, cost, want, id, epoch: self.epoch(key.part) };
+        let name = CallName { by: self.me, number };
+        let draw = Draw { key, quota, cost, want, id, epoch: self.epoch(key.part), name };
         let (timing, now) = (self.config.timing, self.now);
         let call = Call {
             draw,
@@ -202,8 +203,8 @@ impl Machine {
         if mistake::is(Mistake::LateIdPooled) {
             return false;
         }
-        let Draw { key, cost, epoch, .. } = call.draw;
-        let cancel = Cancellation { key, id, cost, epoch };
+        let Draw { key, cost, epoch, name, .. } = call.draw;
+        let cancel = Cancellation { key, id, cost, epoch, name };
         if !epoch.phase.is_owned() {
             self.ask_store(key.part, 0, StoreCall::Cancel(cancel));
         } else if let Some(owner) = self.owner_of(key) {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_core::{Quota, RequestId, Span, Timestamp};
 
+use crate::book::{CallName, Draw};
+use crate::message::Cancellation;
 use crate::mistake::{self, Mistake};
 use crate::phase::Epoch;
 
@@ -24,6 +26,7 @@ pub(crate) struct Ids {
 #[derive(Clone, Copy, Debug)]
 struct Debit {
     epoch: Epoch,
+    name: CallName,
     slot: u64,
     at: Timestamp,
     replays: u8,
@@ -51,27 +54,28 @@ impl Ids {
     pub(crate) fn remember(
         &mut self,
         id: RequestId,
-        cost: u64,
-        epoch: Epoch,
+        draw: &Draw,
         quota: &Quota,
         (slot, at): (u64, Timestamp),
     ) {
         if self.order.len() < MAX_IDS {
-            let fresh = self.debits.insert((id, cost), Debit { epoch, slot, at, replays: 0 }).is_none();
-            if fresh {
+            let Draw { cost, epoch, name, .. } = *draw;
+            let debit = Debit { epoch, name, slot, at, replays: 0 };
+            if self.debits.insert((id, cost), debit).is_none() {
                 self.order.push_back((at + quota.window().min(MAX_MEMORY), (id, cost)));
             }
         }
     }
 
-    /// Forgets an id that was debited under this epoch and never replayed. Returns the slot and time of the debit.
-    pub(crate) fn cancel(&mut self, id: RequestId, cost: u64, epoch: Epoch) -> Option<(u64, Timestamp)> {
-        let debit = self.debits.get(&(id, cost))?;
+    /// Forgets an id that this very take debited, if it was never replayed. Returns the slot and time of the debit.
+    pub(crate) fn cancel(&mut self, cancel: &Cancellation) -> Option<(u64, Timestamp)> {
+        let debit = self.debits.get(&(cancel.id, cancel.cost))?;
         let replayed = debit.replays > 0 && !mistake::is(Mistake::CancelReplayed);
-        if debit.epoch != epoch || replayed {
+        let same = debit.name == cancel.name || mistake::is(Mistake::UnnamedCancels);
+        if debit.epoch != cancel.epoch || !same || replayed {
             return None;
         }
-        self.debits.remove(&(id, cost)).map(|debit| (debit.slot, debit.at))
+        self.debits.remove(&(cancel.id, cancel.cost)).map(|debit| (debit.slot, debit.at))
     }
 
     fn expire(&mut self, now: Timestamp) {

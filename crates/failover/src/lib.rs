@@ -66,7 +66,7 @@ mod store_calls;
 mod timing;
 
 pub use announcement::{Announcement, Gossip, PartReport};
-pub use book::{Book, BookReply, Draw, Statement};
+pub use book::{Book, BookReply, CallName, Draw, Statement};
 pub use event::{Action, AdmissionSource, Answer, DecisionRequest, Event, Notice};
 pub use key::CounterKey;
 pub use ledger::{Amount, Charge, ChargeId};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::{Quota, RequestId, Timestamp};
 
 use crate::announcement::Gossip;
-use crate::book::{Book, BookReply, Draw};
+use crate::book::{Book, BookReply, CallName, Draw};
 use crate::key::CounterKey;
 use crate::ledger::{Charge, ChargeId};
 use crate::note::Note;
@@ -50,6 +50,8 @@ pub struct Cancellation {
     pub cost: u64,
     /// Epoch it was debited under.
     pub epoch: Epoch,
+    /// Name of the take that debited it.
+    pub name: CallName,
 }
 
 /// A message between nodes.
@@ -206,7 +208,7 @@ impl StoreRequest {
         let body = match &self.body {
             StoreCall::Take(draw) => StoreResult::Taken { key: draw.key, reply: book.take(draw, time) },
             StoreCall::Cancel(cancel) => {
-                book.cancel(cancel.key, (cancel.id, cancel.cost), cancel.epoch, time);
+                book.cancel(cancel, time);
                 StoreResult::Done
             }
             StoreCall::Charge(charges) => {

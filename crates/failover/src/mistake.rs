@@ -36,11 +36,13 @@ pub enum Mistake {
     LateIdPooled,
     /// A cancelled id is credited although it was replayed.
     CancelReplayed,
+    /// A repeated cancellation takes back what a retry was debited.
+    UnnamedCancels,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::MajorityOpens,
         Self::NoRecall,
         Self::ReturnBeforeSettling,
@@ -56,6 +58,7 @@ impl Mistake {
         Self::NoHandover,
         Self::LateIdPooled,
         Self::CancelReplayed,
+        Self::UnnamedCancels,
     ];
 }
 

@@ -175,7 +175,7 @@ impl Machine {
     pub(crate) fn cancel_asked(&mut self, cancel: &Cancellation) {
         let time = self.time(cancel.key.part);
         let Some(part) = self.parts.get_mut(usize::from(cancel.key.part)) else { return };
-        let undone = part.book.cancel(cancel.key, (cancel.id, cancel.cost), cancel.epoch, time);
+        let undone = part.book.cancel(cancel, time);
         let Some(((slot, units), (quota, _))) = undone.zip(part.book.balance(cancel.key, time)) else {
             return;
         };

@@ -154,7 +154,7 @@ impl World {
     fn check_opening(&mut self, node: usize, key: CounterKey, quota: &Quota, balance: &Balance) {
         let number = self.number_of(key);
         for slot in slots_of(quota, balance) {
-            let (used, start) = (self.used(number, slot), known(quota, balance, slot));
+            let (used, start) = (self.used(number, slot), known(balance, slot));
             if self.splits > 0 || used <= start {
                 continue;
             }
@@ -181,7 +181,7 @@ impl World {
         let gone = |other: &&Machine| !machine.roster().is_alive(other.pid());
         let dead = self.graves.iter().chain(self.machines().map(|(_, machine)| machine).filter(gone));
         let notes = dead.filter_map(|other| other.note(key));
-        notes.map(|note| known(&note.quota, &note.balance, slot)).max().unwrap_or(0)
+        notes.map(|note| known(&note.balance, slot)).max().unwrap_or(0)
     }
 
     /// The store knows of all that was used when it becomes the book again, except what only dead processes owed (E2).
@@ -201,7 +201,7 @@ impl World {
                     .iter()
                     .filter(|debt| debt.0.key == key && (!has_windows(&quota) || debt.0.slot == slot));
                 let owed = owed.map(|debt| debt.1).sum();
-                self.check_returned(node, number, slot, known(&quota, &balance, slot), owed);
+                self.check_returned(node, number, slot, known(&balance, slot), owed);
             }
         }
     }
@@ -288,8 +288,8 @@ impl World {
             let Some((quota, old)) = before.balance(key, time) else { continue };
             let new = self.stores[part].book.balance(key, time);
             for slot in slots_of(&quota, &old) {
-                let left = new.map_or(0, |(quota, new)| known(&quota, &new, slot));
-                let lost = known(&quota, &old, slot).saturating_sub(left);
+                let left = new.map_or(0, |(_, new)| known(&new, slot));
+                let lost = known(&old, slot).saturating_sub(left);
                 self.truth[number].allow(slot, lost);
                 self.trace
                     .line(self.now, || format!("store {part} forgets {lost} of key {number} in slot {slot}"));
@@ -305,7 +305,7 @@ impl World {
         store.furthest = store.furthest.max(store.offset);
         let ahead = u64::try_from(by).unwrap_or(0);
         for (truth, plan) in self.truth.iter_mut().zip(&self.scenario.keys) {
-            let refill = ahead * truth.quota.limit() / truth.quota.window().as_millis() + 1;
+            let refill = ahead * truth.quota.limit();
             match plan.quota.algorithm() {
                 Algorithm::TokenBucket => truth.allow(0, refill),
                 Algorithm::SlidingLog if by > 0 => truth.allow(0, truth.quota.limit()),
@@ -333,13 +333,14 @@ fn slots_of(quota: &Quota, balance: &Balance) -> Vec<u64> {
     }
 }
 
-/// Returns what a balance says about a slot.
-fn known(quota: &Quota, balance: &Balance, slot: u64) -> u64 {
+/// Returns what a balance says about a slot: requests, or the fine units of a bucket.
+fn known(balance: &Balance, slot: u64) -> u64 {
     match *balance {
         Balance::Windows { index, current, .. } if index == slot => current,
         Balance::Windows { index, previous, .. } if index == slot + 1 => previous,
         Balance::Windows { .. } => 0,
-        _ => balance.used(quota),
+        Balance::Debt { units } => units,
+        Balance::Log { used, .. } => used,
     }
 }
 
@@ -348,6 +349,6 @@ fn missing(charge: &Charge, (seq, total): (u64, i64)) -> u64 {
     match charge.amount {
         Amount::Units(units) if charge.seq > seq => u64::try_from(units - total).unwrap_or(0),
         Amount::Units(_) => 0,
-        Amount::Level(balance) => balance.used(&charge.quota),
+        Amount::Level(balance) => known(&balance, charge.slot),
     }
 }

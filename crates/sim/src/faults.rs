@@ -2,7 +2,8 @@
 
 use tidegate_failover::Event;
 
-use crate::scenario::{Fault, FaultKind, MS, Micros, SECOND};
+use crate::fault_plan::{Fault, FaultKind};
+use crate::scenario::{MS, Micros, SECOND};
 use crate::store::StoreState;
 use crate::world::{Happening, World};
 

@@ -5,6 +5,7 @@
 //! always gives the same run.
 
 mod check;
+mod fault_plan;
 mod faults;
 mod network;
 mod queue;

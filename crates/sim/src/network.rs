@@ -1,11 +1,15 @@
 //! Links between nodes and to the store: delays, losses, repeats and cuts.
 
 use crate::rng::Rng;
-use crate::scenario::{MS, Micros};
+use crate::scenario::{MS, Micros, Scenario};
+
+/// Most time by which a repeat comes later than any message would.
+const LATE_REPEAT: Micros = 400 * MS;
 
 /// State of all links.
 pub(crate) struct Network {
     noisy: bool,
+    repeats: u64,
     slow: u32,
     /// Number of faults that cut the way from one node to another.
     peers: Vec<Vec<u32>>,
@@ -15,9 +19,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(nodes: usize, parts: usize, noisy: bool) -> Self {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let Scenario { nodes, parts, noisy, repeats, .. } = *scenario;
         let links = |width: usize| vec![vec![0; width]; nodes];
-        Self { noisy, slow: 0, peers: links(nodes), there: links(parts), back: links(parts) }
+        Self { noisy, repeats, slow: 0, peers: links(nodes), there: links(parts), back: links(parts) }
     }
 
     pub(crate) const fn set_slow(&mut self, slow: bool) {
@@ -64,7 +69,7 @@ impl Network {
         if self.peers[from][to] > 0 {
             return Vec::new();
         }
-        self.deliveries(rng, 6, 12)
+        self.deliveries(rng, 6, self.repeats)
     }
 
     /// Returns the delays after which a call reaches the store. Only calls that say so are ever repeated.
@@ -72,7 +77,7 @@ impl Network {
         if self.there[node][part] > 0 {
             return Vec::new();
         }
-        self.deliveries(rng, 2, if repeatable { 30 } else { 0 })
+        self.deliveries(rng, 2, if repeatable { 30 + self.repeats } else { 0 })
     }
 
     /// Returns the delays after which an answer of the store arrives.
@@ -90,7 +95,7 @@ impl Network {
         }
         match rng.below(1_000) {
             luck if luck < lost => Vec::new(),
-            luck if luck < lost + repeated => vec![first, self.delay(rng)],
+            luck if luck < lost + repeated => vec![first, self.delay(rng) + rng.below(LATE_REPEAT)],
             _ => vec![first],
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct KeyTruth {
     ids: BTreeSet<RequestId>,
     pub(crate) total_admitted: u64,
     pub(crate) total_debited: u64,
-    /// Units that a published bound allows on top, for algorithms without slots.
+    /// Units that a published bound allows on top, for algorithms without slots; of a bucket, fine units.
     pub(crate) allowance: u64,
 }
 
@@ -82,8 +82,7 @@ impl KeyTruth {
     /// Adds what was lost with a process (E2). Of a bucket no more is known than its level within the slack of clocks.
     pub(crate) fn allow_for_loss(&mut self, slot: u64, units: u64) {
         let bucket = self.quota.algorithm() == Algorithm::TokenBucket;
-        let slack = 2 + self.quota.limit() * CLOCK_SLACK_MS / self.quota.window().as_millis();
-        self.allow(slot, units + if bucket { slack } else { 0 });
+        self.allow(slot, units + if bucket { self.slack() } else { 0 });
     }
 
     pub(crate) fn debit(&mut self, slot: u64, units: u64) {
@@ -175,6 +174,11 @@ impl KeyTruth {
         })
     }
 
+    /// Returns what a bucket refills within the slack of clocks.
+    fn slack(&self) -> u64 {
+        CLOCK_SLACK_MS * self.quota.limit()
+    }
+
     /// Returns the true debt of a bucket at `now`, in units, forgiving drift.
     pub(crate) fn debt(&self, now: Micros) -> u128 {
         let elapsed = now.saturating_sub(self.debt_at);
@@ -187,9 +191,8 @@ impl KeyTruth {
         let window = u128::from(self.quota.window().as_millis());
         self.debt = self.debt(now) + u128::from(admission.cost) * window;
         self.debt_at = now;
-        let slack = u128::from(CLOCK_SLACK_MS) * u128::from(self.quota.limit());
-        let capacity = u128::from(self.quota.capacity() * books + self.allowance) * window;
-        (self.debt > capacity + slack).then(|| {
+        let capacity = u128::from(self.quota.capacity() * books) * window + u128::from(self.allowance);
+        (self.debt > capacity + u128::from(self.slack())).then(|| {
             format!(
                 "limit: bucket is {} units short of {}, {} by bounds",
                 self.debt / window,
@@ -199,7 +202,7 @@ impl KeyTruth {
         })
     }
 
-    /// Returns the units that a book which opens now must know of, in whole requests and rounded down. `time` is the store's.
+    /// Returns the units that a book which opens now must know of: requests, or the fine units of a bucket. `time` is the store's.
     pub(crate) fn used(&self, slot: u64, now: Micros, time: u64) -> u64 {
         match self.quota.algorithm() {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
@@ -212,10 +215,8 @@ impl KeyTruth {
                 counts.map(|(.., cost)| cost).sum()
             }
             Algorithm::TokenBucket => {
-                let slack = u128::from(CLOCK_SLACK_MS) * u128::from(self.quota.limit());
-                let whole =
-                    self.debt(now).saturating_sub(slack) / u128::from(self.quota.window().as_millis());
-                u64::try_from(whole).unwrap_or(u64::MAX)
+                let debt = self.debt(now).saturating_sub(self.slack().into());
+                u64::try_from(debt).unwrap_or(u64::MAX)
             }
         }
     }

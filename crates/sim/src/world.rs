@@ -10,10 +10,11 @@ use tidegate_failover::{
     StoreRequest,
 };
 
+use crate::fault_plan::FaultKind;
 use crate::network::Network;
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::scenario::{FaultKind, MS, Micros, RECOVERY, SECOND, Scenario, WARM_UP};
+use crate::scenario::{MS, Micros, RECOVERY, SECOND, Scenario, WARM_UP};
 use crate::store::{EPOCH_MS, SimStore, StoreState};
 use crate::trace::Trace;
 use crate::truth::KeyTruth;
@@ -144,7 +145,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scenario: Scenario, tracing: bool) -> Self {
         let rng = Rng::new(scenario.seed);
-        let network = Network::new(scenario.nodes, scenario.parts, scenario.noisy);
+        let network = Network::new(&scenario);
         let mut world = Self {
             rng,
             now: 0,
@@ -370,7 +371,7 @@ impl World {
 
     fn ask(&mut self, node: usize, request: &StoreRequest) {
         let part = usize::from(request.part);
-        let repeatable = matches!(request.body, StoreCall::Charge(_) | StoreCall::Probe);
+        let repeatable = !matches!(request.body, StoreCall::Take(_));
         for delay in self.network.to_store(&mut self.rng, node, part, repeatable) {
             self.after(delay, Happening::StoreCall { part, node, request: request.clone() });
         }
