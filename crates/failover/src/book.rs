@@ -220,6 +220,11 @@ impl Book {
         self.pages.contains_key(&key)
     }
 
+    /// Returns the quota in force of a key.
+    pub fn quota(&self, key: CounterKey) -> Option<Quota> {
+        self.pages.get(&key).map(|page| page.quota)
+    }
+
     /// Returns the quota in force and the consumption of a key at `now`, changing nothing.
     pub fn balance(&self, key: CounterKey, now: Timestamp) -> Option<(Quota, Balance)> {
         let page = self.pages.get(&key)?;

@@ -6,21 +6,33 @@ use tidegate_core::Timestamp;
 
 use crate::timing::Moment;
 
+/// Longest time that another member's time may have been under way, in milliseconds.
+const MAX_DELAY_MS: i64 = 1_000;
+
 /// Last answers of one part, and its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreHealth {
     last_ok: Option<Moment>,
     well_since: Option<Moment>,
-    pub(crate) probed: Option<Moment>,
-    /// The store's time minus this node's, in milliseconds, and whether a store has told it.
-    offset: i64,
+    clock: StoreClock,
+    /// True once a store, or a member that heard from one, has told the time.
     told: bool,
+}
+
+/// The store's time minus this node's, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreClock(i64);
+
+impl StoreClock {
+    pub(crate) fn time(self, now: Moment) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(local_millis(now) + self.0).unwrap_or(0))
+    }
 }
 
 impl StoreHealth {
     /// Health before anything was heard. `offset` is this node's own wall clock minus its monotonic clock.
     pub(crate) const fn new(offset: i64) -> Self {
-        Self { last_ok: None, well_since: None, probed: None, offset, told: false }
+        Self { last_ok: None, well_since: None, clock: StoreClock(offset), told: false }
     }
 
     /// Records an answer to a call of this node that was sent at `sent`.
@@ -36,20 +48,29 @@ impl StoreHealth {
     /// it must, so that a slow answer does not move the time.
     fn read_clock(&mut self, time: Timestamp, sent: Moment, now: Moment) {
         let (least, most) = (millis(time) - local_millis(now), millis(time) - local_millis(sent));
-        self.offset = if self.told { self.offset.clamp(least, most.max(least)) } else { least };
+        self.clock.0 = if self.told { self.clock.0.clamp(least, most.max(least)) } else { least };
         self.told = true;
     }
 
-    /// Takes over the store's time from another member, if this node knows none.
-    pub(crate) fn adopt_clock(&mut self, time: Option<Timestamp>, now: Moment) {
-        if let Some(time) = time.filter(|_| !self.told) {
-            self.read_clock(time, now, now);
+    /// Takes over the store's time from another member, if this node knows none, or if the member has the store and this node
+    /// does not. The message was under way for an unknown time, for which [`MAX_DELAY_MS`] is allowed.
+    pub(crate) fn adopt_clock(&mut self, time: Option<Timestamp>, now: Moment, has_store: bool) {
+        let Some(time) = time else { return };
+        let least = millis(time) - local_millis(now);
+        if !self.told {
+            (self.clock.0, self.told) = (least, true);
+        } else if has_store {
+            self.clock.0 = self.clock.0.clamp(least, least + MAX_DELAY_MS);
         }
     }
 
     /// Returns the store's time, as far as this node can tell.
     pub(crate) fn time(&self, now: Moment) -> Timestamp {
-        Timestamp::from_millis(u64::try_from(local_millis(now) + self.offset).unwrap_or(0))
+        self.clock.time(now)
+    }
+
+    pub(crate) const fn clock(&self) -> StoreClock {
+        self.clock
     }
 
     /// Returns the store's time if a store or another member has told it.

@@ -161,9 +161,11 @@ impl Machine {
             if self.part(part).is_some_and(|state| report.phase > state.phase) {
                 self.enter_phase(part, report.phase);
             }
-            let now = self.now;
-            if let Some(state) = self.parts.get_mut(usize::from(part)) {
-                state.health.adopt_clock(report.time, now);
+            let (now, age) = (self.now, self.now.saturating_sub(at));
+            let without_store = self.config.timing.relay_after;
+            if let Some(state) = self.parts.get_mut(usize::from(part)).filter(|_| age.is_zero()) {
+                let behind = report.store_ok && !state.health.is_ok(now, without_store);
+                state.health.adopt_clock(report.time, now, behind);
             }
         }
         if self.roster.is_alive(announcement.pid) {

@@ -113,7 +113,7 @@ impl Machine {
 
     /// Opens a key once all notes are here, and answers the takes that waited.
     fn try_open(&mut self, key: CounterKey) {
-        let (counting, time) = (self.is_counting(key), self.time(key.part));
+        let (counting, now) = (self.is_counting(key), self.now);
         let Some(part) = self.parts.get_mut(usize::from(key.part)).filter(|_| counting) else { return };
         let Some(opening) = part.openings.get(&key).filter(|opening| opening.waiting.is_empty()) else {
             return;
@@ -123,7 +123,7 @@ impl Machine {
         else {
             return;
         };
-        let balance = opening.best.map(|note| note.balance);
+        let (balance, time) = (opening.best.map(|note| note.balance), part.book_time(&quota, now));
         if !part.book.open(key, quota, balance, time) {
             return;
         }
@@ -138,8 +138,9 @@ impl Machine {
 
     /// Decides a take in this node's own book.
     fn count(&mut self, from: Pid, call: u64, draw: &Draw) {
-        let time = self.time(draw.key.part);
+        let now = self.now;
         let Some(part) = self.parts.get_mut(usize::from(draw.key.part)) else { return };
+        let time = part.book_time(&draw.quota, now);
         let (reply, phase) = (part.book.take(draw, time), part.phase);
         let charge = match &reply {
             BookReply::Granted { units, statement, .. } => {

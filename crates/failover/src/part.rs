@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_core::{Algorithm, Quota, Timestamp};
+
 use crate::book::{Book, Draw};
-use crate::health::StoreHealth;
+use crate::health::{StoreClock, StoreHealth};
 use crate::key::KeyMap;
 use crate::note::Note;
 use crate::phase::{Epoch, Phase};
@@ -33,6 +35,8 @@ pub(crate) struct Part {
     pub(crate) health: StoreHealth,
     pub(crate) book: Book,
     book_epoch: Epoch,
+    /// The store's clock when the book was opened.
+    book_clock: StoreClock,
     pub(crate) openings: KeyMap<Opening>,
 }
 
@@ -47,6 +51,7 @@ impl Part {
             health,
             book: Book::new(max_keys),
             book_epoch: Epoch::default(),
+            book_clock: health.clock(),
             openings: KeyMap::default(),
         }
     }
@@ -71,6 +76,16 @@ impl Part {
             self.book.clear();
             self.openings.clear();
             self.book_epoch = epoch;
+            self.book_clock = self.health.clock();
+        }
+    }
+
+    /// Returns the time that this node's book goes by. Windows follow the store's clock as it becomes better known; buckets and
+    /// logs go by durations, so their clock takes no steps.
+    pub(crate) fn book_time(&self, quota: &Quota, now: Moment) -> Timestamp {
+        match quota.algorithm() {
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => self.health.time(now),
+            Algorithm::TokenBucket | Algorithm::SlidingLog => self.book_clock.time(now),
         }
     }
 

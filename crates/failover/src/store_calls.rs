@@ -39,9 +39,7 @@ impl Machine {
     pub(crate) fn probe(&mut self) {
         for part in 0..self.config.parts {
             let (now, interval, epoch) = (self.now, self.config.timing.interval, self.epoch(part));
-            let Some(state) = self.parts.get_mut(usize::from(part)) else { continue };
-            if !state.health.is_ok(now, interval) {
-                state.health.probed = Some(now);
+            if self.part(part).is_some_and(|state| !state.health.is_ok(now, interval)) {
                 let body = StoreCall::Probe;
                 self.act(Action::Ask(StoreRequest {
                     part,
@@ -87,7 +85,7 @@ impl Machine {
     pub(crate) fn relayed(&mut self, reply: StoreReply, stale: bool) {
         let now = self.now;
         if let Some(part) = self.parts.get_mut(usize::from(reply.part)) {
-            part.health.adopt_clock(Some(reply.time), now);
+            part.health.adopt_clock(Some(reply.time), now, true);
         }
         self.store_answered(reply, stale);
     }

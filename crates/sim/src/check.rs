@@ -7,7 +7,7 @@ use tidegate_failover::{
     StoreReply, StoreRequest, StoreResult,
 };
 
-use crate::scenario::{MS, Micros};
+use crate::scenario::{FLOOD_LIMIT, MS, Micros, SECOND};
 use crate::truth::Admission;
 use crate::world::{Demand, World};
 
@@ -53,7 +53,7 @@ impl World {
                     AdmissionSource::Store => self.check_store_is_the_book(node, demand.key),
                     AdmissionSource::Owner => self.stats.by_owner += 1,
                     AdmissionSource::Reserve => self.stats.by_reserve += 1,
-                    AdmissionSource::Emergency => return self.stats.by_emergency += 1,
+                    AdmissionSource::Emergency => return self.check_emergency(node, demand),
                     AdmissionSource::Policy => return,
                 }
                 let (now, books) = (self.now, 1 + self.splits);
@@ -67,6 +67,30 @@ impl World {
                 self.check_refusal(node, demand, &verdict);
             }
             Answer::Undecided => self.stats.undecided += 1,
+        }
+    }
+
+    /// (E5) The emergency cap holds per process, key and minute, and applies only where no book has been open for long.
+    fn check_emergency(&mut self, node: usize, demand: &Demand) {
+        self.stats.by_emergency += 1;
+        let Some(machine) = self.nodes[node].machine.as_ref() else { return };
+        let key = self.scenario.keys[demand.key].key;
+        let (pid, minute) = (machine.pid(), self.now / (60 * SECOND));
+        if machine.shut_for(key.part).is_none() && !machine.phase(key.part).is_owned() {
+            self.fail(format!(
+                "emergency: node {node} uses the cap for key {} while the store is its book",
+                demand.key
+            ));
+        }
+        let used = self.emergency.entry((pid, demand.key, minute)).or_default();
+        *used += demand.cost;
+        // The process and the checker may count minutes from different moments.
+        let (used, cap) = (*used, 2 * self.scenario.config.emergency_cap);
+        if used > cap {
+            self.fail(format!(
+                "emergency: node {node} admits {used} of key {} in a minute, cap {cap}",
+                demand.key
+            ));
         }
     }
 
@@ -155,10 +179,14 @@ impl World {
         let number = self.number_of(key);
         for slot in slots_of(quota, balance) {
             let (used, start) = (self.used(number, slot), known(balance, slot));
+            let dead = self.known_to_the_dead(node, key, slot);
+            if quota.algorithm() == Algorithm::SlidingLog {
+                // Entries expire one by one: what the book lacks may show only later.
+                self.truth[number].allow(slot, dead.saturating_sub(start));
+            }
             if self.splits > 0 || used <= start {
                 continue;
             }
-            let dead = self.known_to_the_dead(node, key, slot);
             if used > dead.max(start) {
                 self.fail(format!(
                     "opening: node {node} opens key {number} at {start} in slot {slot}, but {used} were used (the dead knew of {dead})"
@@ -200,7 +228,13 @@ impl World {
                 let owed = debts
                     .iter()
                     .filter(|debt| debt.0.key == key && (!has_windows(&quota) || debt.0.slot == slot));
-                let owed = owed.map(|debt| debt.1).sum();
+                let owed: u64 = owed.map(|debt| debt.1).sum();
+                if quota.algorithm() == Algorithm::SlidingLog {
+                    let accounted = self.log_debts.entry(number).or_default();
+                    let fresh = owed - (*accounted).min(owed);
+                    *accounted += fresh;
+                    self.truth[number].allow(slot, fresh);
+                }
                 self.check_returned(node, number, slot, known(&balance, slot), owed);
             }
         }
@@ -270,11 +304,19 @@ impl World {
         }
     }
 
-    /// (3) At the end nobody waits for an answer.
+    /// (3) and (6): at the end nobody waits for an answer, nobody was left undecided, and limits can be used up.
     pub(crate) fn check_end(&mut self) {
         let waiting = self.nodes.iter().position(|node| !node.pending.is_empty());
         if let Some(node) = waiting {
             self.fail(format!("answers: node {node} has left a request without one"));
+        }
+        let undecided = self.stats.undecided - self.undecided_before;
+        if undecided > 0 {
+            self.fail(format!("liveness: {undecided} requests undecided after all was well"));
+        }
+        let admitted = self.truth.last().map_or(0, |truth| truth.total_admitted);
+        if admitted * 100 < FLOOD_LIMIT * 99 {
+            self.fail(format!("liveness: only {admitted} of {FLOOD_LIMIT} could be used after all was well"));
         }
     }
 

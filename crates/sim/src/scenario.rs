@@ -18,6 +18,9 @@ pub(crate) const WARM_UP: Micros = 3_600 * MS;
 /// Time between the end of all faults and the check that everything is well again.
 pub(crate) const RECOVERY: Micros = 5 * SECOND;
 
+/// Limit of the counter that is used up at the end.
+pub(crate) const FLOOD_LIMIT: u64 = 100;
+
 /// One counter of the scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyPlan {
@@ -31,6 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) parts: usize,
+    /// The counters; the last one is used up at the end.
     pub(crate) keys: Vec<KeyPlan>,
     pub(crate) config: Config,
     pub(crate) end: Micros,
@@ -74,7 +78,9 @@ impl Scenario {
             repeats: rng.pick(&[12, 12, 12, 150]),
             faults: Vec::new(),
         };
-        scenario.keys = (0..rng.range(1, 4)).map(|number| draw_key(&mut rng, number, parts)).collect();
+        let keys = rng.range(1, 4);
+        scenario.keys = (0..keys).map(|number| draw_key(&mut rng, number, parts)).collect();
+        scenario.keys.push(flood_key(&mut rng, keys, parts));
         scenario.faults = draw_faults(&scenario, &mut rng);
         scenario
     }
@@ -85,6 +91,16 @@ fn draw_config(rng: &mut Rng, parts: usize) -> Config {
     let timing = Timing { forget, ..Timing::default() };
     let parts = u8::try_from(parts).unwrap_or(1);
     Config { timing, parts, max_keys: 10_000, max_calls: 10_000, emergency_cap: 5, reserves: rng.percent(60) }
+}
+
+/// Returns a counter that nobody uses before all is well again.
+fn flood_key(rng: &mut Rng, number: u64, parts: usize) -> KeyPlan {
+    let algorithm = Algorithm::FixedWindow;
+    let quota = Quota::new(algorithm, FLOOD_LIMIT, Span::from_secs(3_600)).unwrap_or(Quota::BLOCKED);
+    let part = u8::try_from(rng.index(parts)).unwrap_or(0);
+    let key =
+        CounterKey { part, tag: Tag::from_bits([rng.next(), rng.next()]), rule: [number, algorithm as u64] };
+    KeyPlan { key, quota }
 }
 
 fn draw_key(rng: &mut Rng, number: u64, parts: usize) -> KeyPlan {

@@ -14,7 +14,7 @@ use crate::fault_plan::FaultKind;
 use crate::network::Network;
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::scenario::{MS, Micros, RECOVERY, SECOND, Scenario, WARM_UP};
+use crate::scenario::{FLOOD_LIMIT, MS, Micros, RECOVERY, SECOND, Scenario, WARM_UP};
 use crate::store::{EPOCH_MS, SimStore, StoreState};
 use crate::trace::Trace;
 use crate::truth::KeyTruth;
@@ -132,10 +132,16 @@ pub(crate) struct World {
     /// Processes that were killed, with all they knew.
     pub(crate) graves: Vec<Machine>,
     pub(crate) splits: u64,
+    /// Debts of dead processes that the allowance of a log includes already.
+    pub(crate) log_debts: BTreeMap<usize, u64>,
+    /// Units admitted within the emergency cap, by process, key and minute.
+    pub(crate) emergency: BTreeMap<(Pid, usize, u64), u64>,
     starts: u64,
     calls: u64,
     ids: u64,
     pub(crate) healed: bool,
+    /// Requests undecided by the time that all was to be well again.
+    pub(crate) undecided_before: u64,
     pub(crate) violation: Option<Violation>,
     pub(crate) trace: Trace,
     pub(crate) stats: RunStats,
@@ -156,10 +162,13 @@ impl World {
             truth: scenario.keys.iter().map(|plan| KeyTruth::new(plan.quota)).collect(),
             graves: Vec::new(),
             splits: 0,
+            log_debts: BTreeMap::new(),
+            emergency: BTreeMap::new(),
             starts: 0,
             calls: 0,
             ids: 0,
             healed: false,
+            undecided_before: 0,
             violation: None,
             trace: Trace::new(tracing),
             stats: RunStats::default(),
@@ -211,7 +220,7 @@ impl World {
     }
 
     fn draw_demand(&mut self, sticky: usize) -> Demand {
-        let key = self.rng.index(self.scenario.keys.len());
+        let key = self.rng.index(self.scenario.keys.len() - 1);
         let any = self.rng.index(self.scenario.nodes);
         let node = if self.scenario.sticky && key == 0 { sticky } else { any };
         let cost = if self.scenario.costs { self.rng.pick(&[1, 1, 2, 3, 5]) } else { 1 };
@@ -226,9 +235,20 @@ impl World {
         Demand { node, key, cost, id, policy, retries: if id.is_some() { 2 } else { 0 } }
     }
 
+    /// Uses up the last counter at all nodes.
+    fn flood(&mut self) {
+        self.undecided_before = self.stats.undecided;
+        let (key, policy) = (self.scenario.keys.len() - 1, OnStoreFailure::Local);
+        for number in 0..FLOOD_LIMIT * 3 / 2 {
+            let node = self.rng.index(self.scenario.nodes);
+            let demand = Demand { node, key, cost: 1, id: None, policy, retries: 0 };
+            self.after(number * 10 * MS, Happening::Request(demand));
+        }
+    }
+
     /// Lets nodes learn of new limits for windows, each at its own time.
     fn schedule_rules(&mut self) {
-        for key in 0..self.scenario.keys.len() {
+        for key in 0..self.scenario.keys.len() - 1 {
             let quota = self.scenario.keys[key].quota;
             let limit = self.rng.pick(&[quota.limit() / 2, quota.limit() * 2]).max(1);
             if !crate::check::has_windows(&quota) || !self.rng.percent(60) {
@@ -285,7 +305,10 @@ impl World {
             Happening::Start { node } => self.start(node),
             Happening::NewRules { node, key, quota } => self.nodes[node].quotas[key] = quota,
             Happening::Heal => self.heal(),
-            Happening::Recovered => self.check_recovered(),
+            Happening::Recovered => {
+                self.check_recovered();
+                self.flood();
+            }
             Happening::End => self.check_end(),
         }
     }
