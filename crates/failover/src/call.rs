@@ -26,6 +26,7 @@ pub(crate) enum Settled {
 pub(crate) struct Call {
     pub(crate) draw: Draw,
     pub(crate) on_store_failure: OnStoreFailure,
+    pub(crate) hold: bool,
     pub(crate) sent: Moment,
     pub(crate) soft: Moment,
     pub(crate) budget: Moment,

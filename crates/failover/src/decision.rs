@@ -15,7 +15,7 @@ use crate::note::Note;
 impl Machine {
     /// Starts deciding a request.
     pub(crate) fn decide(&mut self, number: u64, request: &DecisionRequest) {
-        let DecisionRequest { key, quota, cost, id, on_store_failure } = *request;
+        let DecisionRequest { key, quota, cost, id, on_store_failure, hold } = *request;
         if self.departure.is_some() || self.calls.len() >= self.config.max_calls {
             return self.answer(number, Answer::Undecided);
         }
@@ -29,6 +29,7 @@ impl Machine {
         let call = Call {
             draw,
             on_store_failure,
+            hold,
             sent: now,
             soft: now + timing.soft_deadline,
             budget: now + timing.budget,
@@ -123,6 +124,9 @@ impl Machine {
 
     /// Answers a request and remembers how, for replies that are still to come.
     pub(crate) fn settle_call(&mut self, number: u64, settled: Settled, answer: Answer) {
+        if let Answer::Admitted { slot, .. } = answer {
+            self.remember_hold(number, settled, slot);
+        }
         self.calls.settle(number, settled);
         self.answer(number, answer);
     }

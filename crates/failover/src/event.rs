@@ -22,6 +22,8 @@ pub struct DecisionRequest {
     pub id: Option<RequestId>,
     /// What the rule says for when no book answers.
     pub on_store_failure: OnStoreFailure,
+    /// True if the cost is only held, and [`Event::Settle`] will say what the request really costs.
+    pub hold: bool,
 }
 
 /// Something that happened.
@@ -35,6 +37,13 @@ pub enum Event {
         call: u64,
         /// The request.
         request: DecisionRequest,
+    },
+    /// A request that held its cost has turned out to cost this much.
+    Settle {
+        /// Number of the call.
+        call: u64,
+        /// The cost.
+        cost: u64,
     },
     /// A message from another node.
     Message(Envelope),

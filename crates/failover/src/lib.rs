@@ -45,6 +45,7 @@ mod departure;
 mod emergency;
 mod event;
 mod health;
+mod hold;
 mod ids;
 mod inspect;
 mod key;

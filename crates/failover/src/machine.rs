@@ -10,6 +10,7 @@ use crate::departure::Departure;
 use crate::emergency::EmergencyCap;
 use crate::event::{Action, Answer, Event, Notice};
 use crate::health::StoreHealth;
+use crate::hold::Holds;
 use crate::ledger::Ledger;
 use crate::message::{Envelope, Message};
 use crate::mistake::{self, Mistake};
@@ -72,6 +73,7 @@ pub struct Machine {
     pub(crate) demands: Demands,
     pub(crate) emergency: EmergencyCap,
     pub(crate) calls: Calls,
+    pub(crate) holds: Holds,
     /// Since when this process has run without having been stopped.
     pub(crate) awake_since: Moment,
     pub(crate) next_tick: Moment,
@@ -111,6 +113,7 @@ impl Machine {
             demands: Demands::new(keys),
             emergency: EmergencyCap::new(config.emergency_cap, keys),
             calls: Calls::default(),
+            holds: Holds::new(config.max_calls),
             awake_since: now,
             next_tick: now,
             last_announced: None,
@@ -132,6 +135,7 @@ impl Machine {
         match event {
             Event::Tick => {}
             Event::Decide { call, request } => self.decide(call, &request),
+            Event::Settle { call, cost } => self.settle_hold(call, cost),
             Event::Message(envelope) => self.receive(envelope),
             Event::Store(reply) => self.store_replied(reply),
             Event::Contacts(names) => self.contacts = names.into_iter().collect(),

@@ -38,11 +38,13 @@ pub enum Mistake {
     CancelReplayed,
     /// A repeated cancellation takes back what a retry was debited.
     UnnamedCancels,
+    /// A settlement that finds no book open is dropped, and the hold is given back (M6).
+    LostSettle,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::MajorityOpens,
         Self::NoRecall,
         Self::ReturnBeforeSettling,
@@ -59,6 +61,7 @@ impl Mistake {
         Self::LateIdPooled,
         Self::CancelReplayed,
         Self::UnnamedCancels,
+        Self::LostSettle,
     ];
 }
 

@@ -65,7 +65,7 @@ impl Single {
         self.calls += 1;
         let quota = Quota::new(Algorithm::FixedWindow, 5, Span::from_secs(3_600)).unwrap();
         let key = CounterKey { part: 0, tag: Tag::from_bits([1, 2]), rule: [3, 4] };
-        let request = DecisionRequest { key, quota, cost: 1, id: None, on_store_failure };
+        let request = DecisionRequest { key, quota, cost: 1, id: None, on_store_failure, hold: false };
         let call = self.calls;
         self.event(Event::Decide { call, request })
     }

@@ -9,7 +9,7 @@ use tidegate_failover::{
 
 use crate::scenario::{FLOOD_LIMIT, MS, Micros, SECOND};
 use crate::truth::Admission;
-use crate::world::{Demand, World};
+use crate::world::{Demand, Pending, World};
 
 /// Time beyond the budget within which an answer may still come: the granularity of wake-ups.
 const BUDGET_SLACK: Micros = MS;
@@ -306,7 +306,8 @@ impl World {
 
     /// (3) and (6): at the end nobody waits for an answer, nobody was left undecided, and limits can be used up.
     pub(crate) fn check_end(&mut self) {
-        let waiting = self.nodes.iter().position(|node| !node.pending.is_empty());
+        let overdue = |pending: &Pending| pending.since + 100 * MS < self.now;
+        let waiting = self.nodes.iter().position(|node| node.pending.values().any(overdue));
         if let Some(node) = waiting {
             self.fail(format!("answers: node {node} has left a request without one"));
         }

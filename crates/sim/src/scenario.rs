@@ -44,6 +44,8 @@ pub(crate) struct Scenario {
     pub(crate) policies: bool,
     pub(crate) sticky: bool,
     pub(crate) rule_changes: bool,
+    /// True if some requests settle what they cost after they were admitted.
+    pub(crate) holds: bool,
     /// Most that a node's wall clock is off, in milliseconds.
     pub(crate) clock_offset: u64,
     /// True if messages are lost, repeated and delayed at random.
@@ -73,6 +75,7 @@ impl Scenario {
             policies: rng.percent(15),
             sticky: rng.percent(30),
             rule_changes: rng.percent(15),
+            holds: rng.percent(20),
             clock_offset: if rng.percent(50) { 30_000 } else { 0 },
             noisy: rng.percent(85),
             repeats: rng.pick(&[12, 12, 12, 150]),

@@ -90,6 +90,13 @@ impl KeyTruth {
         self.total_debited += units;
     }
 
+    /// Records that an admitted request cost less than it held. Buckets and logs do not take it back.
+    pub(crate) fn settle(&mut self, slot: u64, less: u64) {
+        if let Some(slot) = self.slots.get_mut(&slot).filter(|_| crate::check::has_windows(&self.quota)) {
+            slot.admitted = slot.admitted.saturating_sub(less);
+        }
+    }
+
     /// Records an admission. Returns what is wrong with it if it breaks the promise; `books` is how many books the published
     /// bounds allow.
     pub(crate) fn admit(&mut self, admission: Admission, now: Micros, books: u64) -> Option<String> {

@@ -26,6 +26,7 @@ pub(crate) enum Happening {
     StoreReply { node: usize, reply: StoreReply },
     Wake { node: usize, generation: u64, due: Micros },
     Request(Demand),
+    Settle(Settlement),
     Fault(usize),
     FaultEnds(usize),
     Start { node: usize },
@@ -44,6 +45,19 @@ pub(crate) struct Demand {
     pub(crate) id: Option<RequestId>,
     pub(crate) policy: OnStoreFailure,
     pub(crate) retries: u8,
+    pub(crate) hold: bool,
+}
+
+/// What a request turns out to cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) node: usize,
+    generation: u64,
+    call: u64,
+    key: usize,
+    slot: u64,
+    held: u64,
+    cost: u64,
 }
 
 /// A request that a node has not answered yet.
@@ -232,7 +246,9 @@ impl World {
         };
         self.ids += 1;
         let id = self.scenario.ids.then(|| RequestId::from_bits([self.ids, self.scenario.seed]));
-        Demand { node, key, cost, id, policy, retries: if id.is_some() { 2 } else { 0 } }
+        let hold = self.scenario.holds && id.is_none() && self.rng.percent(50);
+        let cost = if hold { cost + 3 } else { cost };
+        Demand { node, key, cost, id, policy, retries: if id.is_some() { 2 } else { 0 }, hold }
     }
 
     /// Uses up the last counter at all nodes.
@@ -241,7 +257,7 @@ impl World {
         let (key, policy) = (self.scenario.keys.len() - 1, OnStoreFailure::Local);
         for number in 0..FLOOD_LIMIT * 3 / 2 {
             let node = self.rng.index(self.scenario.nodes);
-            let demand = Demand { node, key, cost: 1, id: None, policy, retries: 0 };
+            let demand = Demand { node, key, cost: 1, id: None, policy, retries: 0, hold: false };
             self.after(number * 10 * MS, Happening::Request(demand));
         }
     }
@@ -300,6 +316,7 @@ impl World {
             Happening::Wake { .. } => {}
             Happening::StoreCall { part, node, request } => self.call_store(part, node, request),
             Happening::Request(demand) => self.request(demand),
+            Happening::Settle(settlement) => self.settle(&settlement),
             Happening::Fault(number) => self.begin_fault(number),
             Happening::FaultEnds(number) => self.end_fault(number),
             Happening::Start { node } => self.start(node),
@@ -320,6 +337,7 @@ impl World {
             | Happening::StoreReply { node, .. }
             | Happening::Wake { node, .. } => *node,
             Happening::Request(demand) => demand.node,
+            Happening::Settle(settlement) => settlement.node,
             _ => return None,
         };
         Some(self.nodes[node].paused_until).filter(|until| *until > self.now)
@@ -429,6 +447,7 @@ impl World {
             cost: demand.cost,
             id: demand.id,
             on_store_failure: demand.policy,
+            hold: demand.hold,
         };
         self.nodes[demand.node].pending.insert(call, Pending { demand, since });
         self.event(demand.node, Event::Decide { call, request });
@@ -440,12 +459,36 @@ impl World {
         };
         self.check_budget(node, since);
         self.check_answer(node, &demand, answer);
+        if demand.hold {
+            self.schedule_settlement(node, call, &demand, answer);
+        }
         let retry = demand.retries > 0 && (*answer == Answer::Undecided || self.rng.percent(15));
         if retry {
             let other = self.rng.index(self.scenario.nodes);
             let delay = self.rng.range(2 * MS, 1_500 * MS);
             let demand = Demand { node: other, retries: demand.retries - 1, ..demand };
             self.after(delay, Happening::Request(demand));
+        }
+    }
+
+    /// Lets an admitted request settle some time later, for no more than it held.
+    fn schedule_settlement(&mut self, node: usize, call: u64, demand: &Demand, answer: &Answer) {
+        let Answer::Admitted { slot, .. } = *answer else { return };
+        let (held, generation) = (demand.cost, self.nodes[node].generation);
+        let (cost, delay) = (self.rng.below(held + 1), self.rng.range(5 * MS, 3 * SECOND));
+        let settlement = Settlement { node, generation, call, key: demand.key, slot, held, cost };
+        self.after(delay, Happening::Settle(settlement));
+    }
+
+    /// Settles a request at the process that admitted it, if that still runs.
+    fn settle(&mut self, settlement: &Settlement) {
+        let Settlement { node, generation, call, key, slot, held, cost } = *settlement;
+        if self.nodes[node].generation == generation && self.nodes[node].machine.is_some() {
+            self.trace.line(self.now, || {
+                format!("node {node} settles {cost} of {held} of key {key} in slot {slot}")
+            });
+            self.truth[key].settle(slot, held - cost);
+            self.event(node, Event::Settle { call, cost });
         }
     }
 
