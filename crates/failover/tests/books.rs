@@ -1,5 +1,7 @@
 //! Books, ledgers and messages: what must hold however often and in whatever order things arrive.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Single machines, step by step.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::time::Duration;
 
 use tidegate_core::rule::OnStoreFailure;
