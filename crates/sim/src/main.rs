@@ -60,11 +60,11 @@ impl Settings {
     fn run_mistakes(&self) -> ExitCode {
         let mut code = ExitCode::SUCCESS;
         for mistake in Mistake::ALL {
-            let (failure, ran) = search(0, self.seeds, Some(mistake));
-            match failure.and_then(|report| Some((report.seed, report.violation?.what))) {
+            let summary = search(0, self.seeds, Some(mistake));
+            match summary.failure.and_then(|report| Some((report.seed, report.violation?.what))) {
                 Some((seed, what)) => println!("{mistake:?}: found by seed {seed}: {what}"),
                 None => {
-                    println!("{mistake:?}: NOT found in {ran} seeds");
+                    println!("{mistake:?}: NOT found in {} seeds", summary.seeds);
                     code = ExitCode::FAILURE;
                 }
             }
@@ -75,16 +75,22 @@ impl Settings {
     fn run_many(&self) -> ExitCode {
         let start = Instant::now();
         let end = self.minutes.map(|minutes| start + Duration::from_secs(60 * minutes));
-        let mut done = 0;
+        let (mut done, mut stats) = (0, RunStats::default());
         while end.map_or(done < self.seeds, |end| Instant::now() < end) {
             let chunk = if end.is_some() { CHUNK } else { CHUNK.min(self.seeds - done) };
-            let (failure, ran) = search(done, chunk, None);
-            done += ran;
-            if let Some(report) = failure {
+            let summary = search(done, chunk, None);
+            done += summary.seeds;
+            stats += summary.stats;
+            if let Some(report) = summary.failure {
                 return show(&run_traced(report.seed), self.trace);
             }
         }
         println!("{done} seeds in {:.1} s, no violation", start.elapsed().as_secs_f64());
+        println!("{}", describe(&stats));
+        println!(
+            "{} times a phase of owners, {} splits, at most {} ‰ of a limit admitted in one window (by the published bounds)",
+            stats.outages, stats.splits, stats.worst
+        );
         ExitCode::SUCCESS
     }
 }
@@ -94,6 +100,18 @@ fn show(report: &Report, trace: bool) -> ExitCode {
     if trace || report.violation.is_some() {
         report.trace.iter().for_each(|line| println!("{line}"));
     }
+    println!("seed {}: {}", report.seed, describe(&report.stats));
+    match &report.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            println!("VIOLATION at {:.3} ms: {}", violation.at as f64 / 1e3, violation.what);
+            println!("run it again with: cargo xtask sim --seed {} --trace", report.seed);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn describe(stats: &RunStats) -> String {
     let RunStats {
         requests,
         admitted,
@@ -105,18 +123,9 @@ fn show(report: &Report, trace: bool) -> ExitCode {
         events,
         books,
         ..
-    } = report.stats;
-    println!(
-        "seed {}: {requests} requests, {admitted} admitted ({by_owner} by owners, {by_reserve} from reserves, {by_emergency} in \
-         emergency), {refused} refused, {undecided} undecided; {books} books opened, {events} events",
-        report.seed
-    );
-    match &report.violation {
-        None => ExitCode::SUCCESS,
-        Some(violation) => {
-            println!("VIOLATION at {:.3} ms: {}", violation.at as f64 / 1e3, violation.what);
-            println!("run it again with: cargo xtask sim --seed {} --trace", report.seed);
-            ExitCode::FAILURE
-        }
-    }
+    } = stats;
+    format!(
+        "{requests} requests, {admitted} admitted ({by_owner} by owners, {by_reserve} from reserves, {by_emergency} in \
+         emergency), {refused} refused, {undecided} undecided; {books} books opened, {events} events"
+    )
 }

@@ -1,12 +1,15 @@
 //! Running seeds.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use tidegate_failover::{Mistake, plant};
 
 use crate::scenario::Scenario;
-use crate::world::{RunStats, Violation, World};
+use crate::stats::RunStats;
+use crate::truth::KeyTruth;
+use crate::world::{Violation, World};
 
 /// Result of one seed.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub fn run_traced(seed: u64) -> Report {
 fn run_scenario(scenario: Scenario, tracing: bool) -> Report {
     let mut world = World::new(scenario, tracing);
     world.run();
+    world.stats.splits = world.splits;
+    world.stats.worst = world.truth.iter().map(KeyTruth::worst).max().unwrap_or(0);
     Report {
         seed: world.scenario.seed,
         violation: world.violation,
@@ -78,48 +83,46 @@ fn describe(scenario: &Scenario) -> String {
     format!("{} nodes, {} parts, keys: {}", scenario.nodes, scenario.parts, keys.join("; "))
 }
 
+/// Result of many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The failure with the lowest seed that was found.
+    pub failure: Option<Report>,
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Figures of all of them.
+    pub stats: RunStats,
+}
+
+impl Summary {
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        self.stats += report.stats;
+        let lower = self.failure.as_ref().is_none_or(|failure| report.seed < failure.seed);
+        if report.violation.is_some() && lower {
+            self.failure = Some(report);
+        }
+    }
+}
+
 /// Runs seeds from `first` on in all threads, with a mistake planted if one is given, until `count` have run or one fails.
-/// Returns the failure with the lowest seed that was found and how many seeds were run.
-pub fn search(first: u64, count: u64, mistake: Option<Mistake>) -> (Option<Report>, u64) {
-    let (next, found, failures) = (AtomicU64::new(0), AtomicBool::new(false), parking::Failures::default());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
+pub fn search(first: u64, count: u64, mistake: Option<Mistake>) -> Summary {
+    let (next, summary) = (AtomicU64::new(0), Mutex::new(Summary::default()));
+    let lock = || summary.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 plant(mistake);
-                while !found.load(Ordering::Relaxed) {
+                while lock().failure.is_none() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= count {
                         break;
                     }
                     let report = run(first + number);
-                    if report.violation.is_some() {
-                        failures.add(report);
-                        found.store(true, Ordering::Relaxed);
-                    }
+                    lock().add(report);
                 }
             });
         }
     });
-    (failures.lowest(), next.load(Ordering::Relaxed).min(count))
-}
-
-mod parking {
-    use super::Report;
-    use std::sync::Mutex;
-
-    /// Failures found by several threads.
-    #[derive(Default)]
-    pub(super) struct Failures(Mutex<Vec<Report>>);
-
-    impl Failures {
-        pub(super) fn add(&self, report: Report) {
-            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(report);
-        }
-
-        pub(super) fn lowest(self) -> Option<Report> {
-            let reports = self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-            reports.into_iter().min_by_key(|report| report.seed)
-        }
-    }
+    summary.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

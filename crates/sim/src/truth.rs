@@ -90,6 +90,12 @@ impl KeyTruth {
         self.total_debited += units;
     }
 
+    /// Returns the most that was admitted in one window, in thousandths of the limit; 0 for algorithms without windows.
+    pub(crate) fn worst(&self) -> u64 {
+        let slots = self.slots.values().filter(|_| crate::check::has_windows(&self.quota));
+        slots.map(|slot| slot.admitted * 1_000 / self.quota.limit().max(1)).max().unwrap_or(0)
+    }
+
     /// Records that an admitted request cost less than it held. Buckets and logs do not take it back.
     pub(crate) fn settle(&mut self, slot: u64, less: u64) {
         if let Some(slot) = self.slots.get_mut(&slot).filter(|_| crate::check::has_windows(&self.quota)) {

@@ -1,7 +1,6 @@
 //! The world: nodes, stores and links in virtual time.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Quota, RequestId, Timestamp};
@@ -12,9 +11,11 @@ use tidegate_failover::{
 
 use crate::fault_plan::FaultKind;
 use crate::network::Network;
+use crate::node::{Node, Pending};
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::scenario::{FLOOD_LIMIT, MS, Micros, RECOVERY, SECOND, Scenario, WARM_UP};
+use crate::scenario::{MS, Micros, SECOND, Scenario};
+use crate::stats::RunStats;
 use crate::store::{EPOCH_MS, SimStore, StoreState};
 use crate::trace::Trace;
 use crate::truth::KeyTruth;
@@ -60,45 +61,6 @@ pub(crate) struct Settlement {
     cost: u64,
 }
 
-/// A request that a node has not answered yet.
-pub(crate) struct Pending {
-    pub(crate) demand: Demand,
-    pub(crate) since: Micros,
-}
-
-/// One node.
-pub(crate) struct Node {
-    pub(crate) machine: Option<Machine>,
-    /// Tells processes of one node apart, so that what was meant for an earlier one does not wake a later one.
-    pub(crate) generation: u64,
-    pub(crate) paused_until: Micros,
-    /// Since when the process has been able to answer without having been paused.
-    pub(crate) resumed: Micros,
-    wakes_at: Micros,
-    drift: u64,
-    pub(crate) wall_offset: i64,
-    pub(crate) quotas: Vec<Quota>,
-    pub(crate) pending: BTreeMap<u64, Pending>,
-    /// When the process was asked to end.
-    pub(crate) leaving: Option<Micros>,
-}
-
-impl Node {
-    /// Returns true if a wake-up is the one that the present process waits for, not one that an earlier one replaced.
-    const fn is_waiting(&self, generation: u64, due: Micros) -> bool {
-        self.generation == generation && self.wakes_at == due
-    }
-
-    fn local(&self, now: Micros) -> Duration {
-        Duration::from_micros(SECOND + now + now * self.drift / 1_000_000)
-    }
-
-    fn to_true(&self, local: Duration) -> Micros {
-        let micros = u64::try_from(local.as_micros()).unwrap_or(u64::MAX).saturating_sub(SECOND);
-        micros * 1_000_000 / (1_000_000 + self.drift) + 1
-    }
-}
-
 /// A violation: what was promised and what happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -106,31 +68,6 @@ pub struct Violation {
     pub at: u64,
     /// Description, beginning with the name of the invariant.
     pub what: String,
-}
-
-/// Figures of a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RunStats {
-    /// Requests made.
-    pub requests: u64,
-    /// Requests admitted, by whatever means.
-    pub admitted: u64,
-    /// Requests admitted from the pool.
-    pub by_reserve: u64,
-    /// Requests admitted by an owner.
-    pub by_owner: u64,
-    /// Requests admitted within the emergency cap.
-    pub by_emergency: u64,
-    /// Requests refused by a book.
-    pub refused: u64,
-    /// Requests undecided.
-    pub undecided: u64,
-    /// Events processed.
-    pub events: u64,
-    /// Books opened by owners.
-    pub books: u64,
-    /// Times that a part entered an odd phase at some node.
-    pub outages: u64,
 }
 
 /// Everything in a run.
@@ -152,7 +89,7 @@ pub(crate) struct World {
     pub(crate) emergency: BTreeMap<(Pid, usize, u64), u64>,
     starts: u64,
     calls: u64,
-    ids: u64,
+    pub(crate) ids: u64,
     pub(crate) healed: bool,
     /// Requests undecided by the time that all was to be well again.
     pub(crate) undecided_before: u64,
@@ -214,75 +151,6 @@ impl World {
         }
     }
 
-    fn schedule(&mut self) {
-        for number in 0..self.scenario.faults.len() {
-            self.queue.push(self.scenario.faults[number].at, Happening::Fault(number));
-        }
-        let sticky = self.rng.index(self.scenario.nodes);
-        let (mut at, end) = (WARM_UP, self.scenario.end);
-        while at < end {
-            let demand = self.draw_demand(sticky);
-            self.queue.push(at, Happening::Request(demand));
-            at += self.rng.below(2 * self.scenario.gap);
-        }
-        if self.scenario.rule_changes {
-            self.schedule_rules();
-        }
-        self.queue.push(end, Happening::Heal);
-        self.queue.push(end + RECOVERY, Happening::Recovered);
-        self.queue.push(end + RECOVERY + 3 * SECOND, Happening::End);
-    }
-
-    fn draw_demand(&mut self, sticky: usize) -> Demand {
-        let key = self.rng.index(self.scenario.keys.len() - 1);
-        let any = self.rng.index(self.scenario.nodes);
-        let node = if self.scenario.sticky && key == 0 { sticky } else { any };
-        let cost = if self.scenario.costs { self.rng.pick(&[1, 1, 2, 3, 5]) } else { 1 };
-        let policy = match self.rng.below(20) {
-            0 if self.scenario.policies => OnStoreFailure::Allow,
-            1 if self.scenario.policies => OnStoreFailure::Deny,
-            2 if self.scenario.policies => OnStoreFailure::LocalOrDeny,
-            _ => OnStoreFailure::Local,
-        };
-        self.ids += 1;
-        let id = self.scenario.ids.then(|| RequestId::from_bits([self.ids, self.scenario.seed]));
-        let hold = self.scenario.holds && id.is_none() && self.rng.percent(50);
-        let cost = if hold { cost + 3 } else { cost };
-        Demand { node, key, cost, id, policy, retries: if id.is_some() { 2 } else { 0 }, hold }
-    }
-
-    /// Uses up the last counter at all nodes.
-    fn flood(&mut self) {
-        self.undecided_before = self.stats.undecided;
-        let (key, policy) = (self.scenario.keys.len() - 1, OnStoreFailure::Local);
-        for number in 0..FLOOD_LIMIT * 3 / 2 {
-            let node = self.rng.index(self.scenario.nodes);
-            let demand = Demand { node, key, cost: 1, id: None, policy, retries: 0, hold: false };
-            self.after(number * 10 * MS, Happening::Request(demand));
-        }
-    }
-
-    /// Lets nodes learn of new limits for windows, each at its own time.
-    fn schedule_rules(&mut self) {
-        for key in 0..self.scenario.keys.len() - 1 {
-            let quota = self.scenario.keys[key].quota;
-            let limit = self.rng.pick(&[quota.limit() / 2, quota.limit() * 2]).max(1);
-            if !crate::check::has_windows(&quota) || !self.rng.percent(60) {
-                continue;
-            }
-            let Ok(changed) = Quota::new(quota.algorithm(), limit, quota.window()) else { continue };
-            let changed = changed.at_version(1);
-            let at = self.rng.range(WARM_UP, self.scenario.end);
-            for node in 0..self.scenario.nodes {
-                let later = at + self.rng.below(2 * SECOND);
-                self.queue.push(later, Happening::NewRules { node, key, quota: changed });
-            }
-            if limit > quota.limit() {
-                self.truth[key].quota = changed;
-            }
-        }
-    }
-
     /// Runs to the end, or to the first violation.
     pub(crate) fn run(&mut self) {
         while let Some((at, happening)) = self.queue.pop() {
@@ -294,6 +162,11 @@ impl World {
                 break;
             }
         }
+    }
+
+    /// Schedules something at a time.
+    pub(crate) fn at(&mut self, at: Micros, happening: Happening) {
+        self.queue.push(at, happening);
     }
 
     /// Schedules something `delay` from now.

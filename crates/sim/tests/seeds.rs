@@ -4,12 +4,12 @@ use tidegate_sim::{Mistake, run, run_traced, search};
 
 #[test]
 fn two_thousand_seeds_hold() {
-    let (failure, ran) = search(0, 2_000, None);
-    if let Some(report) = failure {
+    let summary = search(0, 2_000, None);
+    if let Some(report) = summary.failure {
         let report = run_traced(report.seed);
         panic!("seed {}: {:?}\n{}", report.seed, report.violation, report.trace.join("\n"));
     }
-    assert_eq!(ran, 2_000);
+    assert_eq!(summary.seeds, 2_000);
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn the_same_seed_gives_the_same_run() {
 
 /// Returns the first seed that finds a planted mistake.
 fn seeds_to_find(mistake: Mistake) -> Option<(u64, String)> {
-    let (failure, _) = search(0, 10_000, Some(mistake));
+    let failure = search(0, 10_000, Some(mistake)).failure;
     failure.map(|report| (report.seed, report.violation.map(|violation| violation.what).unwrap_or_default()))
 }
 
