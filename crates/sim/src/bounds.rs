@@ -7,6 +7,7 @@ use tidegate_core::{Algorithm, Quota, Timestamp};
 use tidegate_failover::{Amount, Charge, ChargeId, CounterKey, Machine};
 
 use crate::check::has_windows;
+use crate::store::Debits;
 use crate::world::World;
 
 /// Most that the store's clock goes back in all. Beyond ten seconds a counter is moved to the earlier time with all it has
@@ -114,7 +115,7 @@ impl World {
     /// The store falls back to an earlier state (E3).
     pub(crate) fn forget(&mut self, part: usize) {
         let steps = self.rng.index(25);
-        let Some(before) = self.stores[part].forget(steps) else { return };
+        let Some((before, debits)) = self.stores[part].forget(steps) else { return };
         let time = self.stores[part].time(self.now);
         for number in 0..self.scenario.keys.len() {
             let key = self.scenario.keys[number].key;
@@ -122,7 +123,9 @@ impl World {
             let new = self.stores[part].book.balance(key, time);
             for slot in slots_of(&quota, &old) {
                 let left = new.map_or(0, |(_, new)| known(&new, slot));
-                let lost = known(&old, slot).saturating_sub(left);
+                let missing = known(&old, slot).saturating_sub(left);
+                // What was given back meanwhile will be given back again: all debits count.
+                let lost = missing.max(debited_in(&debits, key, &quota, slot));
                 self.truth[number].allow(slot, lost);
                 self.trace
                     .line(self.now, || format!("store {part} forgets {lost} of key {number} in slot {slot}"));
@@ -146,6 +149,15 @@ impl World {
             }
         }
     }
+}
+
+/// Returns the units of a counter debited in a slot, or in all of them if its algorithm has no numbered windows.
+fn debited_in(debits: &Debits, key: CounterKey, quota: &Quota, slot: u64) -> u64 {
+    let of_slot =
+        debits.iter().filter(|((other, at), _)| *other == key && (!has_windows(quota) || *at == slot));
+    let units: u64 = of_slot.map(|(_, units)| units).sum();
+    let fine = quota.algorithm() == Algorithm::TokenBucket;
+    if fine { units * quota.window().as_millis() } else { units }
 }
 
 /// Returns the balance of a counter that was never used.

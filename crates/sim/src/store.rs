@@ -1,9 +1,11 @@
 //! A part of the store: a book with a clock of its own, that can stop, pause, and forget.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_core::Timestamp;
-use tidegate_failover::{Book, StoreReply, StoreRequest};
+use tidegate_failover::{
+    Amount, Book, BookReply, Charge, CounterKey, StoreCall, StoreReply, StoreRequest, StoreResult,
+};
 
 use crate::scenario::{MS, Micros};
 
@@ -32,8 +34,13 @@ pub(crate) struct SimStore {
     pub(crate) offset: i64,
     /// The furthest that the clock has been ahead.
     pub(crate) furthest: i64,
-    snapshots: VecDeque<(Micros, Book)>,
+    /// Units that were ever debited, by counter and slot: what was given back since is not deducted.
+    pub(crate) debited: Debits,
+    snapshots: VecDeque<(Micros, Book, Debits)>,
 }
+
+/// Units by counter and time slot.
+pub(crate) type Debits = BTreeMap<(CounterKey, u64), u64>;
 
 impl SimStore {
     pub(crate) fn new() -> Self {
@@ -43,6 +50,7 @@ impl SimStore {
             waiting: Vec::new(),
             offset: 0,
             furthest: 0,
+            debited: Debits::new(),
             snapshots: VecDeque::new(),
         }
     }
@@ -54,22 +62,41 @@ impl SimStore {
 
     /// Carries out a call.
     pub(crate) fn apply(&mut self, request: &StoreRequest, now: Micros, keeps_history: bool) -> StoreReply {
-        let due = self.snapshots.back().is_none_or(|(at, _)| now - at > SNAPSHOT_EVERY);
+        let due = self.snapshots.back().is_none_or(|(at, ..)| now - at > SNAPSHOT_EVERY);
         if keeps_history && due {
-            self.snapshots.push_back((now, self.book.clone()));
+            self.snapshots.push_back((now, self.book.clone(), self.debited.clone()));
             if self.snapshots.len() > SNAPSHOTS {
                 self.snapshots.pop_front();
             }
         }
+        if let StoreCall::Charge(charges) = &request.body {
+            charges.iter().for_each(|charge| self.count_charge(charge));
+        }
         let time = self.time(now);
-        request.apply(&mut self.book, time)
+        let reply = request.apply(&mut self.book, time);
+        if let StoreResult::Taken { key, reply: BookReply::Granted { units, statement, .. } } = &reply.body {
+            *self.debited.entry((*key, statement.slot)).or_default() += units;
+        }
+        reply
     }
 
-    /// Falls back to an earlier state. Returns the state that is lost.
-    pub(crate) fn forget(&mut self, steps: usize) -> Option<Book> {
+    fn count_charge(&mut self, charge: &Charge) {
+        let (seq, known) = self.book.charged(charge.key, charge.slot, charge.by);
+        if let Amount::Units(total) = charge.amount
+            && charge.seq > seq
+        {
+            let added = u64::try_from(total - known).unwrap_or(0);
+            *self.debited.entry((charge.key, charge.slot)).or_default() += added;
+        }
+    }
+
+    /// Falls back to an earlier state. Returns the book and the debits that are lost.
+    pub(crate) fn forget(&mut self, steps: usize) -> Option<(Book, Debits)> {
         let index = self.snapshots.len().checked_sub(1 + steps % SNAPSHOTS)?;
-        let (_, book) = self.snapshots.get(index)?.clone();
+        let (_, book, debited) = self.snapshots.get(index)?.clone();
         self.snapshots.truncate(index + 1);
-        Some(std::mem::replace(&mut self.book, book))
+        let mut lost = std::mem::replace(&mut self.debited, debited);
+        lost.iter_mut().for_each(|(slot, units)| *units -= self.debited.get(slot).copied().unwrap_or(0));
+        Some((std::mem::replace(&mut self.book, book), lost))
     }
 }
