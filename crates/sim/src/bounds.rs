@@ -70,12 +70,6 @@ impl World {
                     .iter()
                     .filter(|debt| debt.0.key == key && (!has_windows(&quota) || debt.0.slot == slot));
                 let owed: u64 = owed.map(|debt| debt.1).sum();
-                if quota.algorithm() == Algorithm::SlidingLog {
-                    let accounted = self.log_debts.entry(number).or_default();
-                    let fresh = owed - (*accounted).min(owed);
-                    *accounted += fresh;
-                    self.truth[number].allow(slot, fresh);
-                }
                 self.check_returned(node, number, slot, known(&balance, slot), owed);
             }
         }
@@ -88,27 +82,31 @@ impl World {
                 "return: node {node} returns to the store, which has {known} of the {used} used of key {number} in slot {slot} (the dead owe {owed})"
             ));
         }
-        if owed > 0 {
-            let missing = used.saturating_sub(known).min(owed);
-            self.truth[number].allow_for_loss(slot, missing);
+        if self.truth[number].quota.algorithm() == Algorithm::TokenBucket {
+            if owed > 0 {
+                // What the store has debited and nobody has used yet may still be used by a retry.
+                let missing = used.saturating_sub(known) + self.truth[number].outstanding();
+                self.truth[number].allow_for_loss(slot, missing.min(owed));
+            }
+            return;
         }
+        let accounted = self.lost_debts.entry((number, slot)).or_default();
+        let fresh = owed.saturating_sub(*accounted);
+        *accounted += fresh;
+        self.truth[number].allow(slot, fresh);
     }
 
     /// Returns what processes that are gone have admitted and nobody can tell the store any more.
     fn debts_of_the_dead(&mut self, node: usize, part: u8) -> Vec<(ChargeId, u64)> {
         let Some(machine) = self.nodes[node].machine.as_ref() else { return Vec::new() };
         let gone = |charge: &Charge| charge.key.part == part && !machine.roster().is_alive(charge.by);
-        let mut latest: BTreeMap<ChargeId, Charge> = BTreeMap::new();
-        for charge in self.graves.iter().flat_map(Machine::unsettled).filter(gone) {
-            let known = latest.entry(charge.id()).or_insert(charge);
-            if charge.seq > known.seq {
-                *known = charge;
-            }
-        }
+        let dead = latest(self.graves.iter().flat_map(Machine::unsettled).filter(gone));
+        // What a living member knows is for it to settle.
+        let living = latest(self.machines().flat_map(|(_, machine)| machine.unsettled()).filter(gone));
         let book = &self.stores[usize::from(part)].book;
-        latest
-            .values()
-            .map(|charge| (charge.id(), missing(charge, book.charged(charge.key, charge.slot, charge.by))))
+        let unknown = |charge: &Charge| missing(charge, book.charged(charge.key, charge.slot, charge.by));
+        dead.iter()
+            .map(|(id, charge)| (*id, unknown(charge).saturating_sub(living.get(id).map_or(0, unknown))))
             .collect()
     }
 
@@ -187,6 +185,18 @@ fn known(balance: &Balance, slot: u64) -> u64 {
         Balance::Debt { units } => units,
         Balance::Log { used, .. } => used,
     }
+}
+
+/// Returns the latest entry of each name.
+fn latest(charges: impl Iterator<Item = Charge>) -> BTreeMap<ChargeId, Charge> {
+    let mut latest: BTreeMap<ChargeId, Charge> = BTreeMap::new();
+    for charge in charges {
+        let known = latest.entry(charge.id()).or_insert(charge);
+        if charge.seq > known.seq {
+            *known = charge;
+        }
+    }
+    latest
 }
 
 /// Returns the units of an entry that the store does not know of.

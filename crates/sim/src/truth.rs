@@ -96,6 +96,11 @@ impl KeyTruth {
         slots.map(|slot| slot.admitted * 1_000 / self.quota.limit().max(1)).max().unwrap_or(0)
     }
 
+    /// Returns the fine units of a bucket that were debited and admitted nothing.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.total_debited.saturating_sub(self.total_admitted) * self.quota.window().as_millis()
+    }
+
     /// Records that an admitted request cost less than it held. Buckets and logs do not take it back.
     pub(crate) fn settle(&mut self, slot: u64, less: u64) {
         if let Some(slot) = self.slots.get_mut(&slot).filter(|_| crate::check::has_windows(&self.quota)) {

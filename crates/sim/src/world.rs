@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::node::{Node, Pending};
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::scenario::{MS, Micros, SECOND, Scenario};
+use crate::scenario::{MS, Micros, RECOVERY, SECOND, Scenario};
 use crate::stats::RunStats;
 use crate::store::{EPOCH_MS, SimStore, StoreState};
 use crate::trace::Trace;
@@ -83,8 +83,8 @@ pub(crate) struct World {
     /// Processes that were killed, with all they knew.
     pub(crate) graves: Vec<Machine>,
     pub(crate) splits: u64,
-    /// Debts of dead processes that the allowance of a log includes already.
-    pub(crate) log_debts: BTreeMap<usize, u64>,
+    /// Debts of dead processes that allowances include already, by key and slot.
+    pub(crate) lost_debts: BTreeMap<(usize, u64), u64>,
     /// Units admitted within the emergency cap, by process, key and minute.
     pub(crate) emergency: BTreeMap<(Pid, usize, u64), u64>,
     starts: u64,
@@ -113,7 +113,7 @@ impl World {
             truth: scenario.keys.iter().map(|plan| KeyTruth::new(plan.quota)).collect(),
             graves: Vec::new(),
             splits: 0,
-            log_debts: BTreeMap::new(),
+            lost_debts: BTreeMap::new(),
             emergency: BTreeMap::new(),
             starts: 0,
             calls: 0,
@@ -356,6 +356,10 @@ impl World {
     /// Settles a request at the process that admitted it, if that still runs.
     fn settle(&mut self, settlement: &Settlement) {
         let Settlement { node, generation, call, key, slot, held, cost } = *settlement;
+        // Too close to the check for debts: the estimate stays charged.
+        if self.now > self.scenario.end + RECOVERY / 2 {
+            return;
+        }
         if self.nodes[node].generation == generation && self.nodes[node].machine.is_some() {
             self.trace.line(self.now, || {
                 format!("node {node} settles {cost} of {held} of key {key} in slot {slot}")
