@@ -82,4 +82,4 @@ pub use note::Note;
 pub use phase::{Epoch, Phase};
 pub use pid::{Incarnation, NodeName, Pid};
 pub use roster::{MAX_MEMBERS, Roster};
-pub use timing::{Moment, Timing};
+pub use timing::{FailoverTiming, Moment};

@@ -21,13 +21,13 @@ use crate::pid::{NodeName, Pid, mix};
 use crate::pool::Pool;
 use crate::reserve::Demands;
 use crate::roster::Roster;
-use crate::timing::{Moment, Timing};
+use crate::timing::{FailoverTiming, Moment};
 
 /// Settings of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Durations of the protocol.
-    pub timing: Timing,
+    pub timing: FailoverTiming,
     /// Number of parts of the store.
     pub parts: u8,
     /// Most keys in each of its maps.
@@ -43,7 +43,14 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let (max_keys, max_calls) = (1_000_000, 100_000);
-        Self { timing: Timing::default(), parts: 1, max_keys, max_calls, emergency_cap: 10, reserves: true }
+        Self {
+            timing: FailoverTiming::default(),
+            parts: 1,
+            max_keys,
+            max_calls,
+            emergency_cap: 10,
+            reserves: true,
+        }
     }
 }
 

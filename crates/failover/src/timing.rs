@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Point in time on a node's monotonic clock, counted from an arbitrary origin.
 pub type Moment = Duration;
 
-/// Durations of the protocol. Safety uses none of them but [`Timing::forget`].
+/// Durations of the protocol. Safety uses none of them but [`FailoverTiming::forget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct FailoverTiming {
     /// After this long without a decision, `allow` and `deny` rules answer and `local` rules ask for reserves.
     pub soft_deadline: Duration,
     /// After this long a request is answered, decided or not.
@@ -38,7 +38,7 @@ pub struct Timing {
     pub reserve: Duration,
 }
 
-impl Default for Timing {
+impl Default for FailoverTiming {
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{Algorithm, Quota, Span, Tag};
-use tidegate_failover::{Config, CounterKey, Timing};
+use tidegate_failover::{Config, CounterKey, FailoverTiming};
 
 use crate::fault_plan::{Fault, draw_faults};
 use crate::rng::Rng;
@@ -92,7 +92,7 @@ impl Scenario {
 fn draw_config(rng: &mut Rng, parts: usize) -> Config {
     // Short enough to happen in a short run; the bound does not depend on it.
     let forget = rng.pick(&[None, None, None, Some(2), Some(4)]).map(Duration::from_secs);
-    let timing = Timing { forget, ..Timing::default() };
+    let timing = FailoverTiming { forget, ..FailoverTiming::default() };
     let parts = u8::try_from(parts).unwrap_or(1);
     Config { timing, parts, max_keys: 10_000, max_calls: 10_000, emergency_cap: 5, reserves: rng.percent(60) }
 }
