@@ -8,6 +8,7 @@ mod npm;
 mod packages;
 #[cfg(test)]
 mod protobuf;
+mod sim;
 mod steps;
 mod suites;
 mod test_output;
@@ -25,6 +26,8 @@ Commands:
   lint    formatting and clippy only
   dashboard
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
+  sim [OPTIONS]
+          runs the failover protocol under random faults in virtual time (`cargo xtask sim --help`)
   bench [--profile PROFILE] [NAME]...
           benchmarks, ratio first: those named, or all; built with `dist` unless another profile is named
   screenshots
@@ -35,6 +38,7 @@ Examples:
   cargo xtask test
   cargo xtask bench in_process
   cargo xtask bench --profile release rate_limit
+  cargo xtask sim --seeds 200000
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["lint"] => steps::lint(),
         [steps::VENDORED] => dashboard::check_vendored(&dashboard::folder()),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
+        ["sim", options @ ..] => sim::run(options),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["screenshots"] => packages::install_missing().and_then(|()| steps::screenshots()),
         ["bless"] => steps::bless(),

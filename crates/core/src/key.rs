@@ -72,6 +72,7 @@ impl Encoding {
 
 /// The keyed hash of an identity. All counters of one identity share it, and with it their place in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tag(Hash);
 
 impl Tag {
@@ -88,6 +89,7 @@ impl Tag {
 
 /// The keyed hash of a request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(Hash);
 
 impl RequestId {

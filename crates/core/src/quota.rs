@@ -1,5 +1,8 @@
 //! How much, per how long, by which algorithm.
 
+#[cfg(feature = "serde")]
+mod terms;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,6 +11,7 @@ use crate::time::Span;
 
 /// How a quota is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Algorithm {
     /// Refills steadily, lets a full bucket go at once: [`TokenBucket`](crate::algorithm::TokenBucket).
     TokenBucket,
@@ -64,6 +68,8 @@ pub const MAX_LOG_LIMIT: u64 = 100_000;
 ///
 /// Can only be built within the ranges in which every store computes exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "terms::QuotaTerms", into = "terms::QuotaTerms"))]
 pub struct Quota {
     limit: u64,
     window: Span,

@@ -93,6 +93,7 @@ pub enum Action {
 
 /// The name of a hold, unique to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HoldId(pub [u64; 2]);
 
 /// The operations of one request, in the order of their rules: all or nothing.

@@ -5,6 +5,7 @@ use crate::time::Span;
 
 /// When the same request could be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Retry {
     /// It was allowed.
     Now,
@@ -16,6 +17,7 @@ pub enum Retry {
 
 /// What a counter says to one take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Verdict {
     /// Whether this take may go ahead as far as its own counter is concerned.
     pub allowed: bool,

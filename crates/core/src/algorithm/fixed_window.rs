@@ -11,8 +11,8 @@ use crate::verdict::Verdict;
 /// What was consumed in the window that `at` lies in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedWindow {
-    count: u64,
-    at: Timestamp,
+    pub(super) count: u64,
+    pub(super) at: Timestamp,
 }
 
 impl FixedWindow {

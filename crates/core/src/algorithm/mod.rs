@@ -4,6 +4,8 @@
 //! one key, a pure function of counter, quota, cost and time; stores that decide over several keys at once use
 //! the same parts ([`Counter::advance`], [`Counter::look`], [`Counter::charge`]) one after the other.
 
+mod any;
+mod balance;
 mod fixed_window;
 mod sliding_log;
 mod sliding_window;
@@ -12,6 +14,8 @@ mod token_bucket;
 #[cfg(test)]
 mod tests;
 
+pub use any::AnyCounter;
+pub use balance::{Balance, Portable};
 pub use fixed_window::FixedWindow;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;

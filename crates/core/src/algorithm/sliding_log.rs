@@ -11,8 +11,8 @@ use crate::verdict::Verdict;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLog {
     log: VecDeque<Entry>,
-    used: u64,
-    at: Timestamp,
+    pub(super) used: u64,
+    pub(super) at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,28 @@ struct Entry {
 }
 
 impl SlidingLog {
+    /// Log at time `at` whose only entry is `used`, consumed `age` ago.
+    pub(super) fn with_entry(used: u64, age: Span, at: Timestamp) -> Self {
+        let entry = Entry { at: at - age, cost: used };
+        Self { log: (used > 0).then_some(entry).into_iter().collect(), used, at }
+    }
+
+    /// Adds an entry of `cost` at `at`, wherever in the log that is.
+    pub(super) fn insert(&mut self, at: Timestamp, cost: u64) {
+        let index = self.log.partition_point(|entry| entry.at < at);
+        match self.log.get_mut(index) {
+            _ if cost == 0 => {}
+            Some(entry) if entry.at == at => entry.cost += cost,
+            _ => self.log.insert(index, Entry { at, cost }),
+        }
+        self.used += cost;
+    }
+
+    /// Time that has passed since the newest entry.
+    pub(super) fn newest_age(&self) -> Span {
+        self.log.back().map_or(Span::ZERO, |newest| self.at.since(newest.at))
+    }
+
     /// Takes up to `cost` out of an entry, and the entry out of the log if nothing is left of it; says how much that was.
     fn give_back(&mut self, index: usize, cost: u64) -> u64 {
         let Some(entry) = self.log.get_mut(index) else { return 0 };

@@ -12,9 +12,9 @@ use crate::verdict::Verdict;
 /// What was consumed in the window that `at` lies in, and in the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindow {
-    previous: u64,
-    current: u64,
-    at: Timestamp,
+    pub(super) previous: u64,
+    pub(super) current: u64,
+    pub(super) at: Timestamp,
 }
 
 impl SlidingWindow {

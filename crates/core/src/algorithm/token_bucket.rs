@@ -12,8 +12,8 @@ use crate::verdict::Verdict;
 /// and nothing is ever rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenBucket {
-    debt: u64,
-    at: Timestamp,
+    pub(super) debt: u64,
+    pub(super) at: Timestamp,
 }
 
 impl TokenBucket {
@@ -28,7 +28,7 @@ impl TokenBucket {
     }
 
     /// What `elapsed` pays back.
-    fn refill(quota: &Quota, elapsed: Span) -> u64 {
+    pub(super) fn refill(quota: &Quota, elapsed: Span) -> u64 {
         elapsed.as_millis().saturating_mul(quota.limit())
     }
 }
