@@ -55,7 +55,13 @@ impl Pool {
     }
 
     /// Adds a deposit once, however often it arrives.
-    pub(crate) fn deposit(&mut self, from: Pid, deposit: &PoolDeposit) {
+    ///
+    /// The names of a sender that is gone are forgotten, so a deposit of it is only taken while they are known: a repeat that
+    /// comes later could not be told from the first.
+    pub(crate) fn deposit(&mut self, from: Pid, deposit: &PoolDeposit, alive: bool) {
+        if !alive && !self.arrived.contains_key(&from) {
+            return;
+        }
         if !self.arrived.entry(from).or_default().is_new(deposit.name) {
             return;
         }
@@ -102,5 +108,30 @@ impl Pool {
             pooled.units > 0 && AnyCounter::slot_at(&pooled.quota, clock(key.part)) <= pooled.slot
         });
         self.arrived.retain(|pid, _| alive(*pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{Span, Tag, Timestamp};
+
+    use super::*;
+    use crate::pid::NodeName;
+
+    /// Found by the simulator: a node said goodbye, its names were forgotten, and a repeat of its last deposit arrived after that.
+    #[test]
+    fn a_deposit_repeated_after_its_sender_is_forgotten_counts_once() {
+        let key = CounterKey { part: 0, tag: Tag::from_bits([1, 2]), rule: [3, 4] };
+        let quota = Quota::new(tidegate_core::Algorithm::FixedWindow, 60, Span::from_secs(4)).unwrap();
+        let slot = 7;
+        let deposit = PoolDeposit { key, quota, slot, units: 5, name: 1 };
+        let sender = Pid::new(NodeName(3), 1, 1);
+        let mut pool = Pool::new(10);
+        pool.deposit(sender, &deposit, true);
+        pool.deposit(sender, &deposit, false);
+        assert_eq!(pool.get(key), Some((slot, 5)));
+        pool.sweep(|_| Timestamp::from_millis(slot * 4_000), |_| false);
+        pool.deposit(sender, &deposit, false);
+        assert_eq!(pool.get(key), Some((slot, 5)));
     }
 }

@@ -99,7 +99,7 @@ impl Machine {
     /// Takes in units for the pool of a key.
     pub(crate) fn deposited(&mut self, from: Pid, deposit: &PoolDeposit) {
         if self.departure.is_none() {
-            self.pool.deposit(from, deposit);
+            self.pool.deposit(from, deposit, self.roster.is_alive(from));
         }
     }
 
