@@ -37,7 +37,7 @@ async fn in_memory(name: &str) {
 
 /// Runs all cases with counters elsewhere, where time is long enough.
 async fn shared(url: &str) {
-    // Otherwise the breaker takes a busy machine for a slow store, and the node counts by itself.
+    // The same for the breaker, whose own default of 5 ms a busy machine can miss.
     let store = RedisStore::builder(url.parse().unwrap()).timeout(PATIENCE).start().unwrap();
     let store = Arc::new(store);
     let shared = SharedStore::new("redis", store.clone());
