@@ -47,7 +47,7 @@ pub(crate) struct Report {
     /// The tests of which it is known how long they took.
     pub(crate) tests: Vec<(String, Duration)>,
     output: String,
-    /// What went wrong, if anything did.
+    /// Reason for its failure, if it failed.
     pub(crate) error: Option<String>,
 }
 

@@ -20,7 +20,7 @@ pub struct DecisionRequest {
     pub cost: u64,
     /// The request's id, if its caller is trusted to give one.
     pub id: Option<RequestId>,
-    /// What the rule says for when no book answers.
+    /// The rule's policy for when no book answers.
     pub on_store_failure: OnStoreFailure,
     /// True if the cost is only held, and [`Event::Settle`] will say what the request really costs.
     pub hold: bool,
@@ -100,7 +100,7 @@ pub enum AdmissionSource {
 pub enum Answer {
     /// It may go ahead.
     Admitted {
-        /// What that rests on.
+        /// Source of the admitted units.
         source: AdmissionSource,
         /// Time slot of the units, where there is one.
         slot: u64,

@@ -152,11 +152,11 @@ pub struct StoreRequest {
     pub sent: Duration,
     /// Phase in which it asked.
     pub epoch: Epoch,
-    /// What to do.
+    /// Operation to carry out.
     pub body: StoreCall,
 }
 
-/// What the store is asked to do.
+/// Operation that the store is asked to carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreCall {
     /// Take from a counter.

@@ -27,7 +27,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What a grant belongs to: a phase and, while owners count, the roster that says who they are.
+/// Phase that a grant belongs to and, while owners count, the roster that says who they are.
 ///
 /// A grant is spent only in the epoch in which it was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

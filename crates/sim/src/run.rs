@@ -22,7 +22,7 @@ pub struct Report {
     pub stats: RunStats,
     /// Number that differs between different runs.
     pub fingerprint: u64,
-    /// What happened up to the violation; empty unless traced.
+    /// Events up to the violation; empty unless traced.
     pub trace: Vec<String>,
 }
 

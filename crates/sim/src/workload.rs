@@ -1,4 +1,4 @@
-//! What clients and administrators do.
+//! Requests of clients and rule changes of administrators.
 
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Quota, RequestId};

@@ -49,7 +49,7 @@ pub(crate) struct Demand {
     pub(crate) hold: bool,
 }
 
-/// What a request turns out to cost.
+/// Actual cost of a request, to be settled against its hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settlement {
     pub(crate) node: usize,

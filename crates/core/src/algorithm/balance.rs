@@ -288,7 +288,7 @@ mod tests {
             prop_assert!(!restored.fits(&quota, cost) || original.fits(&quota, cost));
         }
 
-        /// What a second book admitted and then charged is what one book would have counted.
+        /// A second book that admits and then charges counts as one book would have.
         #[test]
         fn charges_from_elsewhere_leave_nothing_out(
             algorithm in prop::sample::select(&[Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog][..]),

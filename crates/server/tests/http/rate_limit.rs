@@ -17,7 +17,7 @@ use crate::client::{Running, config, start_with};
 use cases::CASES;
 use client::Client;
 
-/// How long the store may take where it is not to be away.
+/// Time limit of a store that is not meant to be away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server with these rules, that lets its callers give back.
