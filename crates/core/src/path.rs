@@ -57,15 +57,8 @@ impl<'a> Path<'a> {
         }
         let raw = without_origin(raw);
         let raw = &raw[..raw.find(['?', '#']).unwrap_or(raw.len())];
-        let plain = normalise(raw, Decode::Unreserved)?;
-        let mut reading = normalise(&plain, Decode::All)?;
-        while reading.contains('%') {
-            let again = normalise(&reading, Decode::All)?;
-            if again == reading {
-                break;
-            }
-            reading = again;
-        }
+        let plain = normalise(raw)?;
+        let reading = decode_all(&plain)?;
         let decoded = (reading != plain).then_some(reading);
         let ambiguous = decoded.is_some() && ["%2F", "%5C", "%25"].iter().any(|code| plain.contains(code));
         Ok(Self { plain: Cow::Owned(plain), decoded, ambiguous })
@@ -155,16 +148,8 @@ const CLASSES: [Class; 256] = {
     }
 };
 
-/// What a percent-code may be turned into.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Decode {
-    /// Only characters that mean the same encoded and plain (RFC 3986, 2.3).
-    Unreserved,
-    /// Everything, one layer.
-    All,
-}
-
-fn normalise(raw: &str, decode: Decode) -> Result<String, PathError> {
+/// Brings a path into normal form: decodes only characters that mean the same encoded and plain (RFC 3986, 2.3).
+fn normalise(raw: &str) -> Result<String, PathError> {
     let mut out: Vec<u8> = Vec::with_capacity(raw.len() + 1);
     let bytes = raw.as_bytes();
     let mut at = 0;
@@ -181,25 +166,53 @@ fn normalise(raw: &str, decode: Decode) -> Result<String, PathError> {
                 (byte, false)
             }
         };
-        if byte == 0 {
-            return Err(PathError::Nul);
-        }
-        match decode {
-            Decode::All if matches!(byte, b'/' | b'\\') => end_segment(&mut out),
-            // A decoded `%` may start a code of its own; if it does not, it is a percent sign.
-            Decode::All if byte == b'%' && starts_code(&bytes[at..]) => out.push(byte),
-            Decode::Unreserved if coded && !is_unreserved(byte) => encode(&mut out, byte),
-            _ if byte == b'/' => end_segment(&mut out),
-            _ if is_literal(byte) => out.push(byte),
-            _ => encode(&mut out, byte),
+        match byte {
+            0 => return Err(PathError::Nul),
+            byte if coded && !is_unreserved(byte) => encode(&mut out, byte),
+            b'/' => end_segment(&mut out),
+            byte if is_literal(byte) => out.push(byte),
+            byte => encode(&mut out, byte),
         }
     }
+    Ok(finish(out))
+}
+
+/// Decodes a path in normal form until nothing is left to be decoded, however often it was encoded.
+///
+/// A code that was decoded may be part of another one, so that there are as many layers as bytes at worst. One pass sees to all of
+/// them: each byte is put on a stack, and a code on top of it is replaced by what it stands for.
+fn decode_all(plain: &str) -> Result<String, PathError> {
+    let mut bytes: Vec<u8> = Vec::with_capacity(plain.len());
+    for &byte in plain.as_bytes() {
+        bytes.push(byte);
+        while let [.., b'%', high, low] = bytes[..]
+            && let Some(code) = decode_hex(&[high, low])
+        {
+            bytes.truncate(bytes.len() - 3);
+            bytes.push(code);
+        }
+    }
+    let mut out: Vec<u8> = Vec::with_capacity(bytes.len() + 1);
+    out.push(b'/');
+    for byte in bytes {
+        match byte {
+            0 => return Err(PathError::Nul),
+            b'/' | b'\\' => end_segment(&mut out),
+            byte if is_literal(byte) => out.push(byte),
+            byte => encode(&mut out, byte),
+        }
+    }
+    Ok(finish(out))
+}
+
+/// Drops the trailing slash.
+fn finish(mut out: Vec<u8>) -> String {
     end_segment(&mut out);
     if out.len() > 1 {
         out.pop();
     }
     // Only ASCII was pushed: everything else is encoded.
-    Ok(String::from_utf8_lossy(&out).into_owned())
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Ends the segment in `out` with a slash: empty and `.` vanish, `..` takes the one before with it.
@@ -218,10 +231,6 @@ fn end_segment(out: &mut Vec<u8>) {
         }
         _ => out.push(b'/'),
     }
-}
-
-fn starts_code(rest: &[u8]) -> bool {
-    rest.get(..2).and_then(decode_hex).is_some()
 }
 
 fn decode_hex(digits: &[u8]) -> Option<u8> {
@@ -309,6 +318,18 @@ mod tests {
     }
 
     #[test]
+    fn the_deepest_encoding_is_decoded() {
+        let depth = (MAX_PATH_BYTES - 4) / 2;
+        let slash = format!("/a%{}2Fb", "25".repeat(depth - 2));
+        check(&slash, &slash, Some("/a/b"));
+        assert!(Path::parse(&slash).unwrap().is_ambiguous());
+        let percent = format!("/%{}", "25".repeat(depth));
+        check(&percent, &percent, Some("/%25"));
+        // Each code is decoded to a part of the next.
+        check("/%25%34%31", "/%2541", Some("/A"));
+    }
+
+    #[test]
     fn what_is_no_path() {
         for raw in ["/%", "/%2", "/%zz", "/%%41"] {
             assert_eq!(Path::parse(raw), Err(PathError::BadEscape), "{raw}");
@@ -319,7 +340,41 @@ mod tests {
         assert_eq!(Path::parse(&"/a".repeat(MAX_PATH_BYTES)), Err(PathError::TooLong));
     }
 
+    /// Decodes one layer of codes after the other, which takes as many passes as there are layers.
+    fn decode_by_layers(plain: &str) -> Vec<u8> {
+        let mut bytes = plain.as_bytes().to_vec();
+        loop {
+            let (mut next, mut at) = (Vec::new(), 0);
+            while at < bytes.len() {
+                let code = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(decode_hex);
+                next.push(code.unwrap_or(bytes[at]));
+                at += if code.is_some() { 3 } else { 1 };
+            }
+            if next == bytes {
+                return bytes;
+            }
+            bytes = next;
+        }
+    }
+
     proptest! {
+        /// One pass finds what one pass per layer finds.
+        #[test]
+        fn all_layers_are_decoded(raw in "(%25|25|%2|%32|%35|%|2|5|F|[a-c]|%41|%2F|%5C|%252F|%255c){0,24}") {
+            if let Ok(path) = Path::parse(&raw) {
+                let mut expected = String::new();
+                let layers = decode_by_layers(path.as_str());
+                for segment in layers.split(|byte| matches!(byte, b'/' | b'\\')).filter(|segment| !segment.is_empty()) {
+                    let mut out = vec![b'/'];
+                    for &byte in segment {
+                        if is_literal(byte) { out.push(byte) } else { encode(&mut out, byte) }
+                    }
+                    expected += &String::from_utf8(out).unwrap();
+                }
+                prop_assert_eq!(path.identity(), if expected.is_empty() { "/" } else { &expected });
+            }
+        }
+
         /// Whatever comes in, what comes out is in normal form and stays as it is.
         #[test]
         fn the_normal_form_is_final(raw in "(/|\\.|%2e|%2F|%25|%5c|%41|[a-c]|\\\\|\u{e9}|\\PC){0,24}") {
