@@ -46,7 +46,8 @@ pub(crate) struct Report {
     pub(crate) took: Duration,
     /// The tests of which it is known how long they took.
     pub(crate) tests: Vec<(String, Duration)>,
-    output: String,
+    pub(crate) failed_tests: Vec<String>,
+    pub(crate) output: String,
     /// Reason for its failure, if it failed.
     pub(crate) error: Option<String>,
 }
@@ -78,22 +79,19 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Runs all jobs of all queues, and reports on them in the order in which they end.
-pub(crate) fn run(queues: Vec<Queue>) -> Vec<Report> {
+/// Runs all jobs of a queue, and reports on them in the order in which they end.
+pub(crate) fn run(queue: Queue) -> Vec<Report> {
     let start = Instant::now();
     let (events, received) = mpsc::channel();
-    let queues: Vec<(Mutex<VecDeque<Job>>, usize)> =
-        queues.into_iter().map(|queue| (Mutex::new(queue.jobs.into()), queue.at_once)).collect();
+    let (jobs, at_once) = (Mutex::new(VecDeque::from(queue.jobs)), queue.at_once);
     thread::scope(|scope| {
-        for (jobs, at_once) in &queues {
-            for _ in 0..*at_once {
-                let events = events.clone();
-                scope.spawn(move || {
-                    while let Some(job) = next(jobs) {
-                        run_job(job, &events);
-                    }
-                });
-            }
+        for _ in 0..at_once {
+            let (events, jobs) = (events.clone(), &jobs);
+            scope.spawn(move || {
+                while let Some(job) = next(jobs) {
+                    run_job(job, &events);
+                }
+            });
         }
         drop(events);
         follow(&received, start)
@@ -132,26 +130,39 @@ fn follow(events: &Receiver<Event>, start: Instant) -> Vec<Report> {
 }
 
 impl Report {
+    #[cfg(test)]
+    pub(crate) fn failed(name: &str, error: &str) -> Self {
+        Self { error: Some(error.to_owned()), ..Self::new(name) }
+    }
+
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            count: Count::default(),
+            took: Duration::ZERO,
+            tests: Vec::new(),
+            failed_tests: Vec::new(),
+            output: String::new(),
+            error: None,
+        }
+    }
+
     fn print(&self) {
         let result = if self.error.is_some() { "FAILED" } else { "ok" };
         let count = if self.count == Count::default() { String::new() } else { format!(": {}", self.count) };
         println!("{result:<6} {}{count} ({:.1} s)", self.name, self.took.as_secs_f64());
         if let Some(error) = &self.error {
-            println!("---- {}\n{}---- {error}", self.name, self.output);
+            println!("---- {}", self.name);
+            let passed = |line: &&str| finished_test(line).is_some_and(|(_, failed)| !failed);
+            self.output.lines().filter(|line| !passed(line)).for_each(|line| println!("{line}"));
+            println!("---- {error}");
         }
     }
 }
 
 fn run_job(mut job: Job, events: &Sender<Event>) {
     let start = Instant::now();
-    let mut report = Report {
-        name: job.name.clone(),
-        count: Count::default(),
-        took: Duration::ZERO,
-        tests: Vec::new(),
-        output: String::new(),
-        error: None,
-    };
+    let mut report = Report::new(&job.name);
     report.error = watch(&mut job, &mut report, events, start).err();
     report.took = start.elapsed();
     events.send(Event::Ended(report)).ok();
@@ -178,10 +189,12 @@ fn watch(job: &mut Job, report: &mut Report, events: &Sender<Event>, start: Inst
     tell(done, &stopwatch);
     for line in lines(output) {
         report.count.add_line(&line);
-        if let Some(test) = finished_test(&line) {
+        if let Some((test, failed)) = finished_test(&line) {
             done += 1;
             let took = stopwatch.finish(test, start.elapsed());
-            report.tests.extend(took.map(|took| (format!("{} {test}", job.name), took)));
+            let name = format!("{} {test}", job.name);
+            report.failed_tests.extend(failed.then(|| name.clone()));
+            report.tests.extend(took.map(|took| (name, took)));
             tell(done, &stopwatch);
         }
         report.output.push_str(&line);
@@ -219,22 +232,23 @@ mod tests {
     #[test]
     fn jobs_are_counted_and_failures_told() {
         let good = "echo 'test a ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
-        let bad = "echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored' >&2; exit 101";
+        let bad = "echo 'test b ... FAILED'; echo 'test result: FAILED. 2 passed; 1 failed; 0 ignored' >&2; exit 101";
         let tests = vec!["a".to_owned()];
         let jobs = vec![Job { tests, ..shell("good", good) }, shell("bad", bad)];
-        let mut reports = run(vec![Queue { jobs, at_once: 2 }, Queue { jobs: Vec::new(), at_once: 1 }]);
+        let mut reports = run(Queue { jobs, at_once: 2 });
         reports.sort_by_key(|report| report.name != "good");
         let [good, bad] = &reports[..] else { panic!("{reports:?}") };
         assert_eq!((good.count, &good.error), (Count { passed: 1, failed: 0 }, &None));
         assert_eq!(good.tests[0].0, "good a");
         assert_eq!(bad.count, Count { passed: 2, failed: 1 });
+        assert_eq!((&good.failed_tests[..], &bad.failed_tests[..]), (&[][..], &["bad b".to_owned()][..]));
         assert!(bad.error.as_ref().is_some_and(|error| error.contains("101")), "{:?}", bad.error);
     }
 
     #[test]
     fn a_command_that_is_not_there_has_failed() {
         let jobs = vec![Job::new("nothing", Command::new("/nonexistent/program"))];
-        let reports = run(vec![Queue { jobs, at_once: 1 }]);
+        let reports = run(Queue { jobs, at_once: 1 });
         assert!(reports[0].error.as_ref().is_some_and(|error| error.contains("could not be run")));
     }
 
@@ -243,7 +257,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("tidegate-xtask-queue-{}", std::process::id()));
         let add = |text: &str| shell(text, &format!("echo {text} >> {}", file.display()));
         let jobs = ["one", "two", "three"].map(add).into();
-        let reports = run(vec![Queue { jobs, at_once: 1 }]);
+        let reports = run(Queue { jobs, at_once: 1 });
         assert!(reports.iter().all(|report| report.error.is_none()), "{reports:?}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\ntwo\nthree\n");
         std::fs::remove_file(file).unwrap();

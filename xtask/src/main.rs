@@ -2,7 +2,9 @@
 //!
 //! No dependencies, so that it builds in a moment on a fresh machine.
 
+mod busy;
 mod dashboard;
+mod failures;
 mod jobs;
 mod npm;
 mod packages;
@@ -11,6 +13,8 @@ mod protobuf;
 mod sim;
 mod steps;
 mod suites;
+mod test_command;
+mod test_options;
 mod test_output;
 
 use std::env;
@@ -22,7 +26,9 @@ The one door to this repository.
 Usage: cargo xtask COMMAND
 
 Commands:
-  test    everything: installs what is missing, checks formatting, lints, tests, docs (what CI runs)
+  test [OPTIONS] [FILTER]...
+          everything: installs what is missing, checks formatting, lints, tests, docs (what CI runs);
+          `cargo xtask test --help` tells how to run some tests, repeatedly, or on a busy machine
   lint    formatting and clippy only
   dashboard
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
@@ -36,6 +42,7 @@ Commands:
 
 Examples:
   cargo xtask test
+  cargo xtask test --busy --repeat
   cargo xtask bench in_process
   cargo xtask bench --profile release rate_limit
   cargo xtask sim --seeds 200000
@@ -44,7 +51,8 @@ Examples:
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => steps::test(),
+        ["test", arguments @ ..] => test_command::run(arguments),
+        [busy::SPIN] => busy::spin(),
         ["lint"] => steps::lint(),
         [steps::VENDORED] => dashboard::check_vendored(&dashboard::folder()),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),

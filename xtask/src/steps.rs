@@ -1,18 +1,16 @@
 //! The commands of `cargo xtask`.
 
-use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::dashboard;
 use crate::jobs::{self, Job, Queue, Report};
-use crate::packages::{self, workspace};
+use crate::packages::workspace;
 use crate::test_output::Count;
-use crate::{dashboard, suites};
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 12] = [
+const BENCHES: [(&str, &str); 13] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
@@ -25,6 +23,7 @@ const BENCHES: [(&str, &str); 12] = [
     ("observe", "tidegate-server"),
     ("observe", "tidegate-cli"),
     ("gateway", "tidegate-cli"),
+    ("threads", "tidegate-cli"),
     ("simulate", "tidegate-cli"),
 ];
 
@@ -34,53 +33,8 @@ const BLESS: &str = "TIDEGATE_BLESS";
 /// Where the pictures of the dashboard go when set; see `screenshots`.
 const SCREENSHOTS: &str = "TIDEGATE_SCREENSHOTS";
 
-/// Installs what is missing and runs everything that must hold before a change lands.
-///
-/// Packages are installed while cargo builds. Lints and documentation, which need only the processor, are checked beside tests,
-/// which mostly wait; stories that need a quiet machine come last.
-pub(crate) fn test() -> Result<(), String> {
-    let start = Instant::now();
-    formatting()?;
-    let suites = thread::scope(|scope| {
-        let installing = scope.spawn(|| packages::install_missing().inspect_err(|error| stop(error)));
-        let suites = timed("test binaries", suites::build);
-        installing.join().map_err(|_| "installing packages panicked".to_owned())?.and(suites)
-    })?;
-    let mut checks = checks();
-    let mut ended = dashboard_jobs().map(|jobs| checks.extend(jobs));
-    println!("\n== tests, lints and documentation");
-    let mut reports = jobs::run(vec![suites.together, Queue { jobs: checks, at_once: 1 }]);
-    println!("\n== tests that need a quiet machine");
-    reports.extend(jobs::run(vec![suites.alone]));
-    ended = both(ended, summary(&reports));
-    println!("{} in {:.0} s", if ended.is_ok() { "done" } else { "failed" }, start.elapsed().as_secs_f64());
-    println!("\n{}", total(&reports));
-    ended
-}
-
-/// Ends the run at once: nothing that is still being built could be tested.
-fn stop(error: &str) {
-    eprintln!("xtask: {error}");
-    std::process::exit(1);
-}
-
-/// Checks that need cargo, and its lock on the target folder, one after the other.
-fn checks() -> Vec<Job> {
-    let mut documentation = gentle_cargo();
-    documentation.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    let mut documentation_tests = gentle_cargo();
-    documentation_tests.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
-    let mut lints = gentle_cargo();
-    lints.args(LINTS);
-    vec![
-        Job::new("lints", lints),
-        Job::new("documentation", documentation),
-        Job::new("documentation tests", documentation_tests),
-    ]
-}
-
 /// Tests of the dashboard's scripts, and of its files that are from elsewhere.
-fn dashboard_jobs() -> Result<Vec<Job>, String> {
+pub(crate) fn dashboard_jobs() -> Result<Vec<Job>, String> {
     let folder = dashboard::folder();
     let scripts = Job::new("dashboard scripts", dashboard::script_tests(&folder)?);
     let mut vendored = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
@@ -93,44 +47,23 @@ pub(crate) const VENDORED: &str = "dashboard-vendored";
 
 /// Runs the dashboard's tests alone.
 pub(crate) fn dashboard() -> Result<(), String> {
-    let reports = jobs::run(vec![Queue { jobs: dashboard_jobs()?, at_once: 1 }]);
+    let reports = jobs::run(Queue { jobs: dashboard_jobs()?, at_once: 1 });
     println!("\n{}", total(&reports));
     errors(&reports)
 }
 
-/// Prints the slowest tests, and returns all errors.
-fn summary(reports: &[Report]) -> Result<(), String> {
-    let mut tests: Vec<&(String, Duration)> = reports.iter().flat_map(|report| &report.tests).collect();
-    tests.sort_by_key(|(_, took)| Reverse(*took));
-    println!("\nThe slowest tests:");
-    for (name, took) in tests.iter().take(10) {
-        println!("{:>7.1} s  {name}", took.as_secs_f64());
-    }
-    let passing: Vec<Duration> = reports.iter().map(|report| report.took).collect();
-    println!("{:>7.1} s  all suites and checks together", passing.iter().sum::<Duration>().as_secs_f64());
-    errors(reports)
-}
-
-fn total(reports: &[Report]) -> Count {
+pub(crate) fn total(reports: &[Report]) -> Count {
     let mut total = Count::default();
     reports.iter().for_each(|report| total += report.count);
     total
 }
 
-fn errors(reports: &[Report]) -> Result<(), String> {
+pub(crate) fn errors(reports: &[Report]) -> Result<(), String> {
     let errors: Vec<&str> = reports.iter().filter_map(|report| report.error.as_deref()).collect();
     if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
 }
 
-/// Joins the errors of both.
-fn both(one: Result<(), String>, other: Result<(), String>) -> Result<(), String> {
-    match (one, other) {
-        (Err(one), Err(other)) => Err(format!("{one}\n{other}")),
-        (one, other) => one.and(other),
-    }
-}
-
-const LINTS: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+pub(crate) const LINTS: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
 /// Checks formatting and lints.
 pub(crate) fn lint() -> Result<(), String> {
@@ -138,7 +71,7 @@ pub(crate) fn lint() -> Result<(), String> {
     step("lints", cargo().args(LINTS))
 }
 
-fn formatting() -> Result<(), String> {
+pub(crate) fn formatting() -> Result<(), String> {
     step("formatting", cargo().args(["fmt", "--all", "--check"]))
 }
 
@@ -181,15 +114,8 @@ pub(crate) fn cargo() -> Command {
     Command::new(cargo_program())
 }
 
-fn cargo_program() -> OsString {
+pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-/// Cargo as a guest: tests that run at the same time have the processor first.
-fn gentle_cargo() -> Command {
-    let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(cargo_program());
-    command
 }
 
 /// Runs one step and says how long it took.
@@ -197,7 +123,7 @@ fn step(name: &str, command: &mut Command) -> Result<(), String> {
     timed(name, || run(command))
 }
 
-fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     println!("\n== {name}");
     let start = Instant::now();
     let result = action()?;

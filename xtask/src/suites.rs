@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::available_parallelism;
 
-use crate::jobs::{Job, Queue};
+use crate::jobs::Job;
 use crate::steps::cargo;
 
 /// Suites that wait longest. They start first, so that none of them is left over at the end.
@@ -22,7 +22,7 @@ const SLOWEST_FIRST: [&str; 6] = [
 const ALONE: (&str, [&str; 3]) = ("tidegate-cli cli", ["outage::", "owner::", "partition::"]);
 
 /// A test binary that cargo has built.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct TestBinary {
     /// Package and target, as in `tidegate-cli cli`; of a package's own code just the package.
     name: String,
@@ -31,39 +31,78 @@ struct TestBinary {
     folder: PathBuf,
 }
 
-/// All tests, by how they can be run.
+/// Tests of one binary that run together.
 #[derive(Debug)]
-pub(crate) struct Suites {
-    /// Side by side.
-    pub(crate) together: Queue,
-    /// With nothing else going on.
-    pub(crate) alone: Queue,
+struct Suite {
+    binary: TestBinary,
+    /// In the order in which the test harness starts them.
+    tests: Vec<String>,
+    /// True if these are all tests of the binary.
+    whole: bool,
 }
 
-/// Builds all test binaries and plans how to run them.
-pub(crate) fn build() -> Result<Suites, String> {
-    let mut binaries = build_binaries()?;
-    let place = |binary: &TestBinary| SLOWEST_FIRST.iter().position(|name| *name == binary.name);
-    binaries.sort_by_key(|binary| place(binary).unwrap_or(SLOWEST_FIRST.len()));
-    let cores = available_parallelism().map_or(2, usize::from);
-    // Most tests wait for servers most of the time: twice as many at once as there are cores keep them busy.
-    let threads = 2 * cores;
-    let mut together = Vec::new();
-    let mut alone = Vec::new();
-    for binary in &binaries {
-        let (suite, prefixes) = ALONE;
-        if binary.name == suite {
-            let skip: Vec<&str> = prefixes.iter().flat_map(|prefix| ["--skip", *prefix]).collect();
-            together.extend(binary.job("", &skip, threads)?);
-            alone.extend(binary.job(", alone", &prefixes, cores)?);
-        } else {
-            together.extend(binary.job("", &[], threads)?);
+/// All suites, in the order in which they start.
+#[derive(Debug)]
+pub(crate) struct Suites {
+    together: Vec<Suite>,
+    alone: Vec<Suite>,
+}
+
+impl Suites {
+    /// Builds all test binaries, and takes the tests that one of the filters lets through; all if there is no filter.
+    pub(crate) fn build(filters: &[String]) -> Result<Self, String> {
+        let mut binaries = build_binaries()?;
+        let place = |binary: &TestBinary| SLOWEST_FIRST.iter().position(|name| *name == binary.name);
+        binaries.sort_by_key(|binary| place(binary).unwrap_or(SLOWEST_FIRST.len()));
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for binary in binaries {
+            let all = binary.tests()?;
+            let wanted: Vec<&String> =
+                all.iter().filter(|test| is_wanted(filters, &binary.name, test)).collect();
+            let (by_itself, beside): (Vec<&String>, _) =
+                wanted.iter().partition(|test| needs_quiet(&binary.name, test));
+            for (list, tests) in [(&mut together, beside), (&mut alone, by_itself)] {
+                if !tests.is_empty() {
+                    let whole = tests.len() == all.len();
+                    let tests = tests.into_iter().cloned().collect();
+                    list.push(Suite { binary: binary.clone(), tests, whole });
+                }
+            }
         }
+        if together.is_empty() && alone.is_empty() {
+            return Err(format!("no suite or test has a name that contains `{}`", filters.join("` or `")));
+        }
+        Ok(Self { together, alone })
     }
-    Ok(Suites {
-        together: Queue { jobs: together, at_once: cores },
-        alone: Queue { jobs: alone, at_once: 1 },
-    })
+
+    /// Returns those that run side by side.
+    pub(crate) fn together(&self) -> Vec<Job> {
+        // Most tests wait for servers most of the time: twice as many at once as there are cores keep them busy.
+        self.together.iter().map(|suite| suite.job(2 * cores())).collect()
+    }
+
+    /// Returns those that run with nothing else going on.
+    pub(crate) fn alone(&self) -> Vec<Job> {
+        self.alone.iter().map(|suite| suite.job(cores())).collect()
+    }
+}
+
+/// Returns whether a filter lets a test through: by the name of its suite, by its own, or by both with a space in between.
+fn is_wanted(filters: &[String], suite: &str, test: &str) -> bool {
+    let wants = |filter: &String| match filter.strip_prefix(suite).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) => test.contains(rest),
+        None => suite.contains(filter) || test.contains(filter),
+    };
+    filters.is_empty() || filters.iter().any(wants)
+}
+
+fn needs_quiet(suite: &str, test: &str) -> bool {
+    suite == ALONE.0 && ALONE.1.iter().any(|prefix| test.starts_with(prefix))
+}
+
+/// Number of cores that can be used.
+pub(crate) fn cores() -> usize {
+    available_parallelism().map_or(2, usize::from)
 }
 
 fn build_binaries() -> Result<Vec<TestBinary>, String> {
@@ -75,6 +114,17 @@ fn build_binaries() -> Result<Vec<TestBinary>, String> {
         return Err(format!("{build:?} ended with {}", output.status));
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(TestBinary::read).collect())
+}
+
+impl Suite {
+    fn job(&self, threads: usize) -> Job {
+        let mut command = self.binary.command();
+        command.arg(format!("--test-threads={threads}"));
+        if !self.whole {
+            command.arg("--exact").args(&self.tests);
+        }
+        Job { name: self.binary.name.clone(), command, tests: self.tests.clone(), threads }
+    }
 }
 
 impl TestBinary {
@@ -96,24 +146,17 @@ impl TestBinary {
         Some(Self { name, program, folder })
     }
 
-    /// Returns how to run it, unless it has no test that the filters let through.
-    fn job(&self, suffix: &str, filters: &[&str], threads: usize) -> Result<Option<Job>, String> {
+    /// Lists its tests.
+    fn tests(&self) -> Result<Vec<String>, String> {
         let could_not = |error| format!("{} could not be run: {error}", self.program.display());
-        let listed = self.command(filters).arg("--list").output().map_err(could_not)?;
+        let listed = self.command().arg("--list").output().map_err(could_not)?;
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let tests: Vec<String> =
-            listed.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect();
-        if tests.is_empty() {
-            return Ok(None);
-        }
-        let mut command = self.command(filters);
-        command.arg(format!("--test-threads={threads}"));
-        Ok(Some(Job { name: format!("{}{suffix}", self.name), command, tests, threads }))
+        Ok(listed.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
     }
 
-    fn command(&self, filters: &[&str]) -> Command {
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(filters).current_dir(&self.folder);
+        command.current_dir(&self.folder);
         command
     }
 }
@@ -167,6 +210,22 @@ mod tests {
         assert_eq!(TestBinary::read(&message("bin", "tidegate", false, r#""/w/tidegate""#)), None);
         assert_eq!(TestBinary::read(&message("lib", "tidegate", true, "null")), None);
         assert_eq!(TestBinary::read(r#"{"reason":"build-finished","success":true}"#), None);
+    }
+
+    #[test]
+    fn filters_select_by_suite_by_test_or_by_both() {
+        let wanted = |filter: &str| {
+            let all =
+                [("tidegate", "tiers::a"), ("tidegate-server http", "tiers::b"), ("tidegate-redis", "c")];
+            let filters = [filter.to_owned()];
+            all.map(|(suite, test)| is_wanted(&filters, suite, test))
+        };
+        assert!(is_wanted(&[], "tidegate", "a"));
+        assert_eq!(wanted("tiers::"), [true, true, false]);
+        assert_eq!(wanted("http"), [false, true, false]);
+        assert_eq!(wanted("tidegate tiers::"), [true, false, false]);
+        assert_eq!(wanted("tidegate-server http tiers::b"), [false, true, false]);
+        assert_eq!(wanted("nothing"), [false, false, false]);
     }
 
     #[test]

@@ -44,10 +44,10 @@ impl Count {
     }
 }
 
-/// Returns the test named by a line such as `test a::b ... ok`.
-pub(crate) fn finished_test(line: &str) -> Option<&str> {
-    let (name, _) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    Some(name.strip_suffix(" - should panic").unwrap_or(name))
+/// Returns the test named by a line such as `test a::b ... ok`, and whether it failed.
+pub(crate) fn finished_test(line: &str) -> Option<(&str, bool)> {
+    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    Some((name.strip_suffix(" - should panic").unwrap_or(name), result.starts_with("FAILED")))
 }
 
 /// Works out how long each test of a binary took from the order in which they finish.
@@ -108,7 +108,7 @@ mod tests {
     fn finished_tests_are_recognised() {
         let lines =
             ["test a::b ... ok", "test c - should panic ... FAILED", "test result: ok. 1 passed", "a ... b"];
-        assert_eq!(lines.map(finished_test), [Some("a::b"), Some("c"), None, None]);
+        assert_eq!(lines.map(finished_test), [Some(("a::b", false)), Some(("c", true)), None, None]);
     }
 
     #[test]
