@@ -8,7 +8,8 @@ use std::time::Duration;
 use tidegate::redis::{RedisStore, ServerReport};
 use tidegate_rules::EXAMPLE;
 use tidegate_server::{
-    Config, Membership, RulesFeed, RunError, SharedStore, StartError, StoreReport, StoreReporter, UserTiers,
+    Config, DataPlane, Membership, RulesFeed, RunError, SharedStore, StartError, StoreReport, StoreReporter,
+    UserTiers,
 };
 use tidegate_sources::PostgresTiers;
 
@@ -22,12 +23,19 @@ use crate::telemetry::Telemetry;
 /// What the built-in rules are called in messages.
 const EXAMPLE_NAME: &str = "built-in rules";
 
+/// Threads of the control plane: one goes on while the other is busy.
+const CONTROL_THREADS: usize = 2;
+
 /// Runs something that serves to its end.
 pub(crate) fn run(settings: &Settings, serve: impl AsyncFnOnce(&Telemetry) -> Outcome) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let mut control = tokio::runtime::Builder::new_multi_thread();
+    let runtime = control.worker_threads(CONTROL_THREADS).thread_name("control").enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let outcome = runtime.block_on(async {
         let telemetry = Telemetry::start(settings)?;
+        settings.threads.warn_if_too_many();
+        // Ends with the runtime.
+        tokio::spawn(settings.threads.watch());
         let outcome = serve(&telemetry).await;
         telemetry.end().await;
         outcome
@@ -59,8 +67,12 @@ impl Parts {
             Some(together) => Some(together.join().await?),
             None => None,
         };
+        let data_plane = DataPlane::start(settings.threads.count);
+        let data_plane =
+            data_plane.map_err(|error| Failure::Failed(format!("cannot start threads: {error}")))?;
         let config = Config {
-            store: shared_store(settings, cluster.as_ref())?,
+            store: shared_store(settings, cluster.as_ref(), &data_plane)?,
+            data_plane: Some(data_plane),
             cluster,
             tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
             traces: telemetry.traces.clone(),
@@ -96,10 +108,15 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
 }
 
 /// The store that nodes share, if there is one. It is connected to as soon as it can be.
-fn shared_store(settings: &Settings, cluster: Option<&Membership>) -> Result<Option<SharedStore>, Failure> {
+fn shared_store(
+    settings: &Settings,
+    cluster: Option<&Membership>,
+    data_plane: &DataPlane,
+) -> Result<Option<SharedStore>, Failure> {
     let Store::Redis(url) = &settings.store else { return Ok(None) };
     let mut store = RedisStore::builder((**url).clone())
         .timeout(settings.config.store_timeout)
+        .event_loops(data_plane.event_loops())
         .breaker(settings.breaker.settings());
     if let Some(cluster) = cluster {
         store = store.offer_secret(cluster.fleet().secret().bytes());

@@ -82,6 +82,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
 
+    /// Number of threads that serve requests, each with its own connections to clients; administration has other threads
+    /// [default: the number of cores]
+    #[arg(long, value_name = "N", env = "TIDEGATE_THREADS", help_heading = "Listeners")]
+    pub(crate) threads: Option<usize>,
+
     /// Where the rules come from: a file or a folder of files, etcd://HOST:PORT,…/PREFIX (etcds for TLS),
     /// zookeeper://HOST:PORT,…/PATH or postgres://USER@HOST:PORT/DATABASE; read again whenever they change [default: a
     /// few examples]

@@ -1,6 +1,7 @@
 //! What the options mean, taken together.
 
 mod gateway;
+mod threads;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use crate::store::Store;
 use crate::telemetry::TraceSettings;
 
 pub(crate) use gateway::GatewaySettings;
+pub(crate) use threads::Threads;
 
 /// How to serve.
 pub(crate) struct Settings {
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) log_level: LogLevel,
     /// Which requests are traced, if any are.
     pub(crate) traces: Option<TraceSettings>,
+    /// Number of threads that serve requests.
+    pub(crate) threads: Threads,
 }
 
 impl Settings {
@@ -132,6 +136,7 @@ impl Settings {
             },
             grpc_tls,
             max_connections: options.max_connections.unwrap_or(default.max_connections),
+            data_plane: default.data_plane,
             store: default.store,
             store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,
             tiers: default.tiers,
@@ -182,6 +187,7 @@ impl Settings {
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default().into(),
             traces,
+            threads: Threads::new(options.threads)?,
         })
     }
 }
@@ -336,7 +342,9 @@ mod tests {
         for arg in O::augment_args(clap::Command::new("serve")).get_arguments() {
             let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let stated = help.split_once("[default: ").and_then(|(_, rest)| rest.strip_suffix(']'));
-            if let Some(value) = stated.filter(|value| !["none", "a few examples"].contains(value)) {
+            if let Some(value) =
+                stated.filter(|value| !["none", "a few examples", "the number of cores"].contains(value))
+            {
                 text += &format!("{}: '{value}'\n", arg.get_id());
             }
         }

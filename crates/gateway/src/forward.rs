@@ -12,7 +12,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
-use tokio::time::timeout;
+use tidegate_store::deadline::{Late, within};
 
 use crate::answer::{Limits, Own, Wants};
 use crate::body::{Answer, Broken, Outgoing, Source};
@@ -183,10 +183,10 @@ impl<'p> Errand<'p> {
         let mut answer = pin!(self.ask(request, ticket));
         let mut sent = 0;
         let answered = loop {
-            match timeout(self.route.response_timeout(), &mut answer).await {
+            match within(self.route.response_timeout(), &mut answer).await {
                 Ok(answered) => break answered,
                 // As long as the body gets on, there is no answer to be late.
-                Err(_) => match self.source.as_ref().map(|source| source.sent()) {
+                Err(Late) => match self.source.as_ref().map(|source| source.sent()) {
                     Some(now) if now > sent => sent = now,
                     _ => return Err(Stopped::Server(Failure::Timeout)),
                 },

@@ -107,7 +107,7 @@ impl Gateway {
             address: config.listen,
             source,
         })?;
-        let serving = Serving::new();
+        let serving = base.serving();
         let proxy = Arc::new(Proxy {
             node: Arc::clone(base.node()),
             routes: Arc::new(routes),

@@ -1,23 +1,33 @@
 //! The breaker of one master, used by many at once.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tidegate_store::{Breaker, BreakerSettings, BreakerState, Failure, Permit};
+use tidegate_store::deadline::watch;
+use tidegate_store::{Breaker, BreakerSettings, BreakerState, Failure, Jitter, Permit};
 
 /// A breaker, or none.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     breaker: Option<Mutex<Breaker>>,
+    /// Moments in a call after which it matters that there is no answer yet.
+    marks: Vec<Duration>,
+    jitter: Jitter,
     /// What the state was when last looked at, so that nobody has to wait to find out that all is well.
     state: AtomicU8,
 }
 
 impl Guarded {
     pub(crate) fn new(settings: Option<BreakerSettings>) -> Self {
+        let marks = settings.as_ref().map(BreakerSettings::marks).unwrap_or_default();
         let breaker = settings.map(|settings| Mutex::new(Breaker::new(settings, Instant::now())));
-        Self { breaker, state: AtomicU8::new(BreakerState::Closed.number()) }
+        Self {
+            breaker,
+            marks,
+            jitter: Jitter::new(seed()),
+            state: AtomicU8::new(BreakerState::Closed.number()),
+        }
     }
 
     /// Begins anew: it is about another server.
@@ -57,23 +67,31 @@ impl Guarded {
     /// Asks for leave to make a call.
     pub(crate) fn begin(&self) -> Result<Option<Permit>, Failure> {
         let begin = |breaker: &mut Breaker| {
-            let permit = breaker.begin(Instant::now(), jitter());
+            let permit = breaker.begin(Instant::now(), self.jitter.next());
             permit.map(Some).ok_or_else(|| reason(breaker))
         };
         self.with(begin).unwrap_or(Ok(None))
     }
 
-    /// Tells what became of a call.
-    pub(crate) fn end(&self, permit: Option<Permit>, answered: bool) {
+    /// Waits for a call, and returns what came of it and for how long it was certainly not answered.
+    pub(crate) async fn watch<F: Future>(&self, permit: Option<Permit>, call: F) -> (F::Output, Duration) {
+        match permit {
+            Some(permit) => watch(permit.begun(), &self.marks, call).await,
+            None => (call.await, Duration::ZERO),
+        }
+    }
+
+    /// Tells what became of a call: for how long it was certainly not answered, or nothing if it never was.
+    pub(crate) fn end(&self, permit: Option<Permit>, unanswered: Option<Duration>) {
         if let Some(permit) = permit {
-            self.with(|breaker| breaker.end(permit, answered, Instant::now(), jitter()));
+            self.with(|breaker| breaker.end(permit, unanswered, Instant::now(), self.jitter.next()));
         }
     }
 
     /// Looks whether calls are out that nobody has heard of for too long.
     pub(crate) fn look(&self) {
         if self.state.load(Ordering::Relaxed) == BreakerState::Closed.number() {
-            self.with(|breaker| breaker.look(Instant::now(), jitter()));
+            self.with(|breaker| breaker.look(Instant::now(), self.jitter.next()));
         }
     }
 
@@ -95,7 +113,8 @@ fn reason(breaker: &Breaker) -> Failure {
     if breaker.is_slow() { Failure::Slow } else { Failure::LeftAlone }
 }
 
-fn jitter() -> u32 {
+/// A random number; without randomness, all nodes have the same.
+fn seed() -> u32 {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes).ok();
     u32::from_le_bytes(bytes)

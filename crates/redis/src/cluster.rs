@@ -10,13 +10,13 @@ use tidegate_store::{Failure, Outcome};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::connect::{Connector, ask};
+use crate::connect::ask;
 use crate::key::{SLOTS, part_of_slot};
-use crate::link::Link;
 use crate::problem::Problem;
-use crate::shard::{Redirect, Shard, Waiting};
-use crate::store::Clockwork;
+use crate::redirect::Redirect;
+use crate::shard::{Setup, Shard};
 use crate::url::Address;
+use crate::waiting::Waiting;
 
 /// How often a group is sent elsewhere before we give up: a slot does not move twice in a moment.
 const MAX_HOPS: u8 = 5;
@@ -33,16 +33,20 @@ const REFRESH_AT_MOST: Duration = Duration::from_millis(20);
 pub(crate) struct Cluster {
     map: ArcSwap<Map>,
     seeds: Vec<Address>,
-    connector: Arc<Connector>,
-    clock: Arc<Clockwork>,
+    setup: Setup,
     doubt: Notify,
-    up: Arc<Notify>,
     me: Weak<Self>,
 }
+
+/// Time for which a connection to a server without slots is kept after it had some or was last asked. While slots move, groups are
+/// redirected to servers that the map does not list yet.
+const KEEP_SPARE: Duration = Duration::from_secs(30);
 
 /// Who serves what.
 struct Map {
     shards: Vec<Arc<Shard>>,
+    /// Servers without slots, and when they last had some or were asked.
+    spare: Vec<(Arc<Shard>, Instant)>,
     /// The position of each slot's master; [`NOBODY`] if it has none.
     slots: Box<[u16]>,
     /// Why the map could not be read, if it could not.
@@ -51,26 +55,29 @@ struct Map {
 
 const NOBODY: u16 = u16::MAX;
 
+impl Map {
+    /// Returns the shard at `address` if it is known, with slots or without. One without slots to which the connection is lost is as good
+    /// as unknown: a new one is waited for, whereas this one would fail until it has been tried again.
+    fn find(&self, address: &Address) -> Option<&Arc<Shard>> {
+        let spare = self.spare.iter().map(|(shard, _)| shard).filter(|shard| shard.reach().is_ok());
+        self.shards.iter().chain(spare).find(|shard| shard.is_at(address))
+    }
+}
+
 impl Cluster {
     /// Gets to know the Cluster from any of `seeds`, and follows it from then on.
-    pub(crate) fn start(
-        seeds: Vec<Address>,
-        connector: Arc<Connector>,
-        clock: Arc<Clockwork>,
-        up: Arc<Notify>,
-    ) -> Arc<Self> {
+    pub(crate) fn start(seeds: Vec<Address>, setup: Setup) -> Arc<Self> {
         let map = Map {
             shards: Vec::new(),
+            spare: Vec::new(),
             slots: vec![NOBODY; SLOTS.into()].into(),
             problem: Some(Problem::new(Failure::Connection, "not connected yet")),
         };
         let cluster = Arc::new_cyclic(|me| Self {
             map: ArcSwap::from_pointee(map),
             seeds,
-            connector,
-            clock,
+            setup,
             doubt: Notify::new(),
-            up,
             me: me.clone(),
         });
         tokio::spawn(follow(Arc::downgrade(&cluster)));
@@ -91,7 +98,6 @@ impl Cluster {
         self.map.load().shards.clone()
     }
 
-    /// Why the Cluster as a whole cannot be used, if it cannot.
     /// The parts of all slots, a bit each, some of which nobody serves that is well.
     pub(crate) fn unwell(&self) -> u64 {
         let map = self.map.load();
@@ -101,6 +107,7 @@ impl Cluster {
         unwell.fold(0, |parts, (_, slot)| parts | 1 << part_of_slot(slot))
     }
 
+    /// Why the Cluster as a whole cannot be used, if it cannot.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let map = self.map.load();
         let orphans = map.slots.iter().filter(|&&index| index == NOBODY).count();
@@ -114,51 +121,84 @@ impl Cluster {
         }
     }
 
-    /// The shard at `address`, known or new.
-    fn shard_at(&self, known: &[Arc<Shard>], address: &Address) -> Arc<Shard> {
-        let name = address.to_string();
-        known.iter().find(|shard| shard.name == name).map_or_else(
-            || {
-                let (connector, up) = (Arc::clone(&self.connector), Arc::clone(&self.up));
-                let link = Link::start(connector, Some(address.clone()), up, &self.clock);
-                let me: Weak<dyn Redirect> = self.me.clone();
-                Shard::new(name.clone(), link, Arc::clone(&self.connector), Arc::clone(&self.clock), me, true)
-            },
-            Arc::clone,
-        )
+    /// Connects to the server at `address`.
+    fn new_shard(&self, address: &Address) -> Arc<Shard> {
+        let me: Weak<dyn Redirect> = self.me.clone();
+        Shard::start(address.to_string(), Some(address), &self.setup, me, true)
     }
 
-    /// Takes note of the server at `address`, and that it has `slot`.
-    fn learn(&self, slot: Option<u16>, address: &Address) -> Arc<Shard> {
-        let name = address.to_string();
+    /// Takes note that the server at `address` has `slot`.
+    fn learn_owner(&self, slot: u16, address: &Address) -> Arc<Shard> {
         let mut made = None;
-        self.map.rcu(|map| {
+        let mut learn = |map: &Map| {
+            let known = map.find(address).cloned();
+            let shard =
+                known.unwrap_or_else(|| Arc::clone(made.get_or_insert_with(|| self.new_shard(address))));
             let mut shards = map.shards.clone();
-            let index = shards.iter().position(|shard| shard.name == name).unwrap_or_else(|| {
-                shards.push(Arc::clone(made.get_or_insert_with(|| self.shard_at(&[], address))));
+            let index = shards.iter().position(|known| known.name() == shard.name()).unwrap_or_else(|| {
+                shards.push(Arc::clone(&shard));
                 shards.len() - 1
             });
             let mut slots = map.slots.clone();
-            let slot = slot.and_then(|slot| slots.get_mut(usize::from(slot)));
-            if let (Some(slot), Ok(index)) = (slot, u16::try_from(index)) {
+            if let (Some(slot), Ok(index)) = (slots.get_mut(usize::from(slot)), u16::try_from(index)) {
                 *slot = index;
             }
-            Map { shards, slots, problem: map.problem.clone() }
-        });
+            let spare = map.spare.iter().filter(|(known, _)| known.name() != shard.name()).cloned().collect();
+            (shard, Map { shards, spare, slots, problem: map.problem.clone() })
+        };
+        self.update(&mut learn)
+    }
+
+    /// Takes note that a slot is moving to the server at `address`, which may be new and have no slots yet.
+    fn learn_importing(&self, address: &Address) -> Arc<Shard> {
+        let now = Instant::now();
         let map = self.map.load();
-        let shard = map.shards.iter().find(|shard| shard.name == name).map(Arc::clone);
-        shard.unwrap_or_else(|| self.shard_at(&[], address))
+        if let Some(owner) = map.shards.iter().find(|shard| shard.is_at(address)) {
+            return Arc::clone(owner);
+        }
+        // Not at every request: the map is copied.
+        let fresh = |(shard, asked): &&(Arc<Shard>, Instant)| {
+            let recently = now.saturating_duration_since(*asked) < KEEP_SPARE / 2;
+            recently && shard.is_at(address) && shard.reach().is_ok()
+        };
+        if let Some((shard, _)) = map.spare.iter().find(fresh) {
+            return Arc::clone(shard);
+        }
+        let mut made = None;
+        let mut learn = |map: &Map| {
+            let known = map.find(address).cloned();
+            let shard =
+                known.unwrap_or_else(|| Arc::clone(made.get_or_insert_with(|| self.new_shard(address))));
+            let others = map.spare.iter().filter(|(known, _)| known.name() != shard.name()).cloned();
+            let spare = others.chain([(Arc::clone(&shard), now)]).collect();
+            let (shards, slots) = (map.shards.clone(), map.slots.clone());
+            (shard, Map { shards, spare, slots, problem: map.problem.clone() })
+        };
+        self.update(&mut learn)
+    }
+
+    /// Replaces the map by what `change` makes of it, and returns the shard that `change` is about.
+    fn update(&self, change: &mut dyn FnMut(&Map) -> (Arc<Shard>, Map)) -> Arc<Shard> {
+        let mut before = self.map.load();
+        loop {
+            let (shard, changed) = change(&before);
+            let found = self.map.compare_and_swap(&*before, Arc::new(changed));
+            if Arc::ptr_eq(&before, &found) {
+                return shard;
+            }
+            before = found;
+        }
     }
 
     /// Reads the map from whoever answers first: masters that are known, then the seeds.
     async fn refresh(&self) {
         let map = self.map.load_full();
-        let known = map.shards.iter().filter(|shard| shard.link.problem().is_none());
-        let known = known.filter_map(|shard| shard.link.address());
+        let known = map.shards.iter().filter(|shard| shard.disconnected().is_none());
+        let known = known.filter_map(|shard| shard.address());
         let mut problem = Problem::new(Failure::Connection, "no node of the Cluster can be reached");
         for address in known.chain(self.seeds.iter().cloned()).collect::<Vec<_>>() {
             match self.read(&map.shards, &address).await {
-                Ok(ranges) => return self.take_over(&map.shards, &ranges),
+                Ok(ranges) => return self.take_over(&ranges),
                 Err(why) => problem = why,
             }
         }
@@ -166,6 +206,7 @@ impl Cluster {
         if map.shards.is_empty() {
             self.map.rcu(|map| Map {
                 shards: map.shards.clone(),
+                spare: map.spare.clone(),
                 slots: map.slots.clone(),
                 problem: Some(problem.clone()),
             });
@@ -174,10 +215,10 @@ impl Cluster {
 
     async fn read(&self, shards: &[Arc<Shard>], address: &Address) -> Result<Vec<Range>, Problem> {
         let name = address.to_string();
-        let open = shards.iter().find(|shard| shard.name == name).and_then(|shard| shard.link.get().ok());
+        let open = shards.iter().find(|shard| shard.name() == name).and_then(|shard| shard.connection().ok());
         let mut connection = match open {
-            Some(open) => open.connection,
-            None => self.connector.open(address).await?,
+            Some(open) => open,
+            None => self.setup.connector.open(address).await?,
         };
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("SLOTS");
@@ -191,25 +232,48 @@ impl Cluster {
         Ok(slots.iter().filter_map(|range| Range::parse(range, address)).collect())
     }
 
-    fn take_over(&self, known: &[Arc<Shard>], ranges: &[Range]) {
+    fn take_over(&self, ranges: &[Range]) {
+        let mut made: HashMap<&Address, Arc<Shard>> = HashMap::new();
+        self.map.rcu(|known| self.map_of(ranges, known, &mut made));
+    }
+
+    /// Makes a map of what a server told, with the shards that are known or have been made for it.
+    fn map_of<'r>(
+        &self,
+        ranges: &'r [Range],
+        known: &Map,
+        made: &mut HashMap<&'r Address, Arc<Shard>>,
+    ) -> Map {
         let mut positions: HashMap<&Address, u16> = HashMap::new();
         let mut shards: Vec<Arc<Shard>> = Vec::new();
         let mut slots = vec![NOBODY; SLOTS.into()];
         for range in ranges {
             let index = *positions.entry(&range.master).or_insert_with(|| {
-                shards.push(self.shard_at(known, &range.master));
+                let shard = known.find(&range.master).unwrap_or_else(|| {
+                    made.entry(&range.master).or_insert_with(|| self.new_shard(&range.master))
+                });
+                shards.push(Arc::clone(shard));
                 u16::try_from(shards.len() - 1).unwrap_or(NOBODY)
             });
             if let Some(part) = slots.get_mut(usize::from(range.first)..=usize::from(range.last)) {
                 part.fill(index);
             }
         }
-        self.map.store(Arc::new(Map { shards, slots: slots.into(), problem: None }));
+        let now = Instant::now();
+        let has_slots = |shard: &Arc<Shard>| shards.iter().any(|owner| owner.name() == shard.name());
+        let lost_all = known.shards.iter().map(|shard| (Arc::clone(shard), now));
+        let spare = known.spare.iter().cloned().chain(lost_all);
+        let kept = |(shard, asked): &(Arc<Shard>, Instant)| {
+            let recently = now.saturating_duration_since(*asked) < KEEP_SPARE;
+            recently && shard.reach().is_ok() && !has_slots(shard)
+        };
+        let spare = spare.filter(kept).collect();
+        Map { shards, spare, slots: slots.into(), problem: None }
     }
 
     /// Whether anything is amiss that reading the map again may cure.
     fn in_doubt(&self) -> bool {
-        self.problem().is_some() || self.map.load().shards.iter().any(|shard| shard.link.problem().is_some())
+        self.problem().is_some() || self.map.load().shards.iter().any(|shard| shard.disconnected().is_some())
     }
 
     /// Sends a group on to another server, unless it has travelled enough.
@@ -224,7 +288,7 @@ impl Cluster {
 
     fn give_up(&self, waiting: Waiting) {
         if let Ok(shard) = self.shard_of(waiting.slot) {
-            shard.stats.count_error(Failure::NotReady);
+            shard.stats().count_error(Failure::NotReady);
         }
         waiting.fail(Outcome::Unavailable(Failure::NotReady));
     }
@@ -243,7 +307,7 @@ impl Redirect for Cluster {
     fn moved(&self, waiting: Waiting, address: &str) {
         match self.parse(address) {
             Some(address) => {
-                let shard = self.learn(Some(waiting.slot), &address);
+                let shard = self.learn_owner(waiting.slot, &address);
                 self.doubt.notify_one();
                 self.send_on(waiting, &shard, false);
             }
@@ -254,9 +318,7 @@ impl Redirect for Cluster {
     fn ask(&self, waiting: Waiting, address: &str) {
         match self.parse(address) {
             Some(address) => {
-                // It may be new and have no slots yet.
-                let known = self.shards().into_iter().find(|shard| shard.name == address.to_string());
-                let shard = known.unwrap_or_else(|| self.learn(None, &address));
+                let shard = self.learn_importing(&address);
                 self.send_on(waiting, &shard, true);
             }
             None => waiting.fail(Outcome::Unavailable(Failure::NotAStore)),

@@ -13,7 +13,7 @@ use redis::{
     RedisConnectionInfo, TlsCertificates, Value,
 };
 use tidegate_store::Failure;
-use tokio::time::timeout;
+use tidegate_store::deadline::within;
 
 use crate::encode::{Time, Way, request};
 use crate::problem::Problem;
@@ -107,7 +107,7 @@ impl Connector {
         // Every call has a limit of its own, so none is wanted here.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let opened =
-            timeout(CONNECT_LIMIT, client.get_multiplexed_async_connection_with_config(&config)).await;
+            within(CONNECT_LIMIT, client.get_multiplexed_async_connection_with_config(&config)).await;
         match opened {
             Ok(opened) => opened.map_err(|error| Problem::of(&error, address)),
             // A server that does not speak TLS goes on waiting for what it would understand.
@@ -167,7 +167,7 @@ pub(crate) async fn ask<T: FromRedisValue>(
     cmd: &Cmd,
     place: &(dyn fmt::Display + Sync),
 ) -> Result<T, Problem> {
-    match timeout(CONNECT_LIMIT, cmd.query_async(connection)).await {
+    match within(CONNECT_LIMIT, cmd.query_async(connection)).await {
         Ok(answer) => answer.map_err(|error| Problem::of(&error, place)),
         Err(_) => Err(silent(place)),
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tidegate_store::Failure;
-use tokio::time::timeout;
+use tidegate_store::deadline::within;
 
 use crate::connect::CONNECT_LIMIT;
 use crate::problem::Problem;
@@ -55,7 +55,7 @@ impl RedisStore {
     async fn inspect_each(&self) -> Vec<(String, Result<ServerReport, Problem>)> {
         let mut reports = Vec::new();
         for shard in self.servers.shards() {
-            reports.push((shard.name.clone(), inspect(&shard).await));
+            reports.push((shard.name().to_owned(), inspect(&shard).await));
         }
         if reports.is_empty()
             && let Some(problem) = self.problem()
@@ -67,8 +67,8 @@ impl RedisStore {
 }
 
 async fn inspect(shard: &Shard) -> Result<ServerReport, Problem> {
-    let mut connection = shard.link.get()?.connection;
-    let address = shard.link.address().map_or_else(|| shard.name.clone(), |address| address.to_string());
+    let mut connection = shard.connection()?;
+    let address = shard.address().map_or_else(|| shard.name().to_owned(), |address| address.to_string());
     let asked = async {
         let mut trips = Vec::with_capacity(PINGS);
         for _ in 0..PINGS {
@@ -80,7 +80,7 @@ async fn inspect(shard: &Shard) -> Result<ServerReport, Problem> {
         let keys: u64 = redis::cmd("DBSIZE").query_async(&mut connection).await?;
         Ok((trips, info, keys))
     };
-    let (trips, info, keys) = match timeout(CONNECT_LIMIT, asked).await {
+    let (trips, info, keys) = match within(CONNECT_LIMIT, asked).await {
         Ok(asked) => asked.map_err(|error| Problem::of(&error, &address))?,
         Err(_) => return Err(Problem::new(Failure::Connection, format!("{address}: it does not answer"))),
     };

@@ -3,18 +3,19 @@
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use redis::aio::MultiplexedConnection;
+use tidegate_store::deadline::{Late, until};
 use tidegate_store::{BreakerState, Failure};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::breaker::Guarded;
-use crate::connect::{CONNECT_LIMIT, Connector, check_role};
+use crate::connect::{CONNECT_LIMIT, check_role};
+use crate::master::Master;
 use crate::problem::Problem;
-use crate::store::Clockwork;
 use crate::url::Address;
 
 /// How long to wait before connecting again, at first and at most.
@@ -36,8 +37,9 @@ pub(crate) struct Link {
     up: Arc<Notify>,
     /// Told when a server has been tried, for those who wait for the first attempt.
     tried: Notify,
-    /// Whether the server is asked.
-    pub(crate) breaker: Guarded,
+    master: Arc<Master>,
+    /// Whether this is the first of the connections to this master; what happens to it is logged for all.
+    first: bool,
     /// Whether a ping has not been answered for longer than it may take. The connection may still be good.
     silent: AtomicBool,
     ping_limit: Duration,
@@ -61,21 +63,23 @@ pub(crate) struct Connected {
 }
 
 impl Link {
-    /// A link to the server at `address`, or to one that is yet to be [found](Self::retarget).
+    /// Begins to connect to the server at `address`, or to one that is yet to be [found](Self::retarget), from the event loop with this
+    /// number.
     pub(crate) fn start(
-        connector: Arc<Connector>,
+        master: Arc<Master>,
         address: Option<Address>,
         up: Arc<Notify>,
-        clock: &Clockwork,
+        (number, event_loop): (usize, &Handle),
     ) -> Arc<Self> {
         let problem = Problem::new(Failure::Connection, "not connected yet");
         let untried = address.is_some();
         let state = State { address, generation: 0, connection: Err(problem), untried };
         let (changed, tried) = (Notify::new(), Notify::new());
-        let (state, breaker) = (ArcSwap::from_pointee(state), Guarded::new(clock.breaker()));
-        let (silent, ping_limit) = (AtomicBool::new(false), clock.ping_limit());
-        let link = Arc::new(Self { state, changed, up, tried, breaker, silent, ping_limit });
-        tokio::spawn(keep(Arc::downgrade(&link), connector));
+        let (state, silent) = (ArcSwap::from_pointee(state), AtomicBool::new(false));
+        let ping_limit = master.clock.ping_limit();
+        let link =
+            Arc::new(Self { state, changed, up, tried, master, first: number == 0, silent, ping_limit });
+        event_loop.spawn(keep(Arc::downgrade(&link)));
         link
     }
 
@@ -112,7 +116,7 @@ impl Link {
     pub(crate) fn reach(&self) -> Result<(), Failure> {
         match &**self.state.load() {
             State { connection: Err(problem), untried: false, .. } => Err(problem.failure),
-            _ => self.breaker.is_closed(),
+            _ => self.master.breaker.is_closed(),
         }
     }
 
@@ -138,8 +142,6 @@ impl Link {
             return;
         }
         let problem = Problem::new(Failure::Connection, format!("{address}: not connected yet"));
-        // What is known of the old one says nothing about the new one.
-        self.breaker.reset();
         self.change(|state| {
             Some(State {
                 address: Some(address.clone()),
@@ -177,17 +179,18 @@ impl Link {
     }
 
     /// Tries to connect, once; true if it worked.
-    async fn connect(&self, connector: &Connector) -> bool {
+    async fn connect(&self) -> bool {
         let (address, generation) = {
             let state = self.state.load();
             (state.address.clone(), state.generation)
         };
         let Some(address) = address else { return false };
-        let permit = self.breaker.begin().ok();
-        let opened = connector.open_master(&address).await;
+        let permit = self.master.breaker.begin().ok().flatten();
+        let (opened, unanswered) =
+            self.master.breaker.watch(permit, Box::pin(self.master.connector.open_master(&address))).await;
         // Whoever says that it is a replica, or that it does not know us, answers, too.
         let answered = opened.as_ref().err().is_none_or(|problem| problem.failure != Failure::Connection);
-        permit.into_iter().for_each(|permit| self.breaker.end(permit, answered));
+        self.master.breaker.end(permit, answered.then_some(unanswered));
         let (up, failed) = (opened.is_ok(), opened.as_ref().err().map(|problem| problem.failure));
         self.change(|state| {
             (state.generation == generation).then(|| State {
@@ -198,7 +201,9 @@ impl Link {
             })
         });
         if up {
-            tracing::info!(server = %address, "store connected");
+            if self.first {
+                tracing::info!(server = %address, "store connected");
+            }
             self.up.notify_one();
         } else if let Some(failure) = failed {
             tracing::debug!(server = %address, failure = failure.name(), "store not connected");
@@ -213,19 +218,23 @@ impl Link {
         let Ok(Connected { mut connection, generation }) = self.get() else { return };
         let Some(address) = self.address() else { return };
         // One that is left alone is tried out when its time has come.
-        let Ok(permit) = self.breaker.begin() else { return };
+        let Ok(permit) = self.master.breaker.begin() else { return };
+        let begun = Instant::now();
         let mut answer = pin!(check_role(&mut connection, &address));
-        let answered = match timeout(self.ping_limit, &mut answer).await {
-            Ok(answered) => answered,
-            // It is told at once, while the connection gets its time.
-            Err(_) => {
-                self.silent.store(true, Ordering::Relaxed);
-                let left = CONNECT_LIMIT.saturating_sub(self.ping_limit);
-                let silent = || Problem::new(Failure::Connection, format!("{address}: it does not answer"));
-                timeout(left, answer).await.unwrap_or_else(|_| Err(silent()))
+        let ping = async {
+            match until(begun + self.ping_limit, &mut answer).await {
+                Ok(answered) => answered,
+                // It is told at once, while the connection gets its time.
+                Err(Late) => {
+                    self.silent.store(true, Ordering::Relaxed);
+                    let silent =
+                        || Problem::new(Failure::Connection, format!("{address}: it does not answer"));
+                    until(begun + CONNECT_LIMIT, answer).await.unwrap_or_else(|Late| Err(silent()))
+                }
             }
         };
-        self.breaker.end(permit, answered.is_ok());
+        let (answered, unanswered) = self.master.breaker.watch(permit, ping).await;
+        self.master.breaker.end(permit, answered.is_ok().then_some(unanswered));
         let Err(problem) = answered else { return self.heard() };
         tracing::warn!(server = %address, %problem, "store lost");
         self.broke(generation, &problem);
@@ -233,7 +242,7 @@ impl Link {
 }
 
 /// Connects whenever there is no connection, for as long as somebody has the link.
-async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
+async fn keep(link: Weak<Link>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let Some(link) = link.upgrade() else { return };
@@ -241,7 +250,7 @@ async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
             let address = link.address();
             // A server that hangs must not keep us from the one that has taken over.
             let up = tokio::select! {
-                up = link.connect(&connector) => up,
+                up = link.connect() => up,
                 () = retargeted(&link, address.as_ref()) => {
                     pause = FIRST_PAUSE;
                     continue;
@@ -261,7 +270,7 @@ async fn keep(link: Weak<Link>, connector: Arc<Connector>) {
         }
         pause = FIRST_PAUSE;
         let changed = link.changed.notified();
-        let probe = if link.breaker.state() == BreakerState::Closed { PROBE } else { PROBE_SOON };
+        let probe = if link.master.breaker.state() == BreakerState::Closed { PROBE } else { PROBE_SOON };
         tokio::select! {
             () = sleep(probe) => link.probe().await,
             () = changed => {}

@@ -75,7 +75,7 @@ impl FleetSecret {
 
     /// Offers the secret we know, or a new one, and takes the one that counts.
     async fn agree(&self, shard: &Shard) -> Result<(), Problem> {
-        let mut connection = shard.link.get()?.connection;
+        let mut connection = shard.connection()?;
         let known = self.agreed.load().as_deref().copied();
         let bytes = match self.read(shard, &mut connection).await? {
             Some(bytes) => bytes,
@@ -83,7 +83,7 @@ impl FleetSecret {
                 let offer = known.or(self.offer).map_or_else(fresh, Ok)?;
                 let mut set = redis::cmd("SET");
                 set.arg(&self.name).arg(&offer[..]).arg("NX").arg("PX").arg(ttl());
-                ask::<Value>(&mut connection, &set, &shard.name).await?;
+                ask::<Value>(&mut connection, &set, &shard.name()).await?;
                 // Somebody else may have been quicker.
                 self.read(shard, &mut connection).await?.unwrap_or(offer)
             }
@@ -91,7 +91,7 @@ impl FleetSecret {
         // Only what is known to be ours: the key may be somebody else's.
         let mut expire = redis::cmd("PEXPIRE");
         expire.arg(&self.name).arg(ttl());
-        match ask::<Value>(&mut connection, &expire, &shard.name).await {
+        match ask::<Value>(&mut connection, &expire, &shard.name()).await {
             // Counters would be left without an end.
             Err(problem) if problem.failure == Failure::Permission => return Err(problem),
             // If the server does not accept writes for now, another time will do.
@@ -111,12 +111,12 @@ impl FleetSecret {
         connection: &mut MultiplexedConnection,
     ) -> Result<Option<[u8; 16]>, Problem> {
         let foreign = || {
-            let text = format!("{}: the key {} is not ours; use another ?prefix=", shard.name, self.name);
+            let text = format!("{}: the key {} is not ours; use another ?prefix=", shard.name(), self.name);
             Problem::new(Failure::Foreign, text)
         };
         let mut get = redis::cmd("GET");
         get.arg(&self.name);
-        match ask::<Value>(connection, &get, &shard.name).await {
+        match ask::<Value>(connection, &get, &shard.name()).await {
             Ok(Value::Nil) => Ok(None),
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.try_into().map_err(|_| foreign())?)),
             Err(problem) if problem.failure != Failure::Foreign => Err(problem),

@@ -11,12 +11,13 @@ use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError};
 use tidegate_store::Failure;
+use tidegate_store::deadline::within;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::connect::Connector;
-use crate::link::Link;
 use crate::problem::Problem;
+use crate::shard::Shard;
 use crate::url::Address;
 
 /// How often each sentinel is asked.
@@ -28,10 +29,10 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 /// How long a sentinel's word counts.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// Keeps a link pointed at the master.
+/// Keeps a shard pointed at the master.
 pub(crate) struct Watch {
     master: String,
-    link: Arc<Link>,
+    shard: Arc<Shard>,
     connector: Arc<Connector>,
     views: Mutex<Vec<Option<View>>>,
     problem: Mutex<Option<Problem>>,
@@ -53,13 +54,13 @@ impl Watch {
     pub(crate) fn start(
         sentinels: Vec<Address>,
         master: String,
-        link: Arc<Link>,
+        shard: Arc<Shard>,
         connector: Arc<Connector>,
         doubt: Arc<Notify>,
     ) -> Arc<Self> {
         let watch = Arc::new(Self {
             master,
-            link,
+            shard,
             connector,
             views: Mutex::new(vec![None; sentinels.len()]),
             problem: Mutex::new(None),
@@ -74,7 +75,7 @@ impl Watch {
 
     /// Why the master is not known, if it is not.
     pub(crate) fn problem(&self) -> Option<Problem> {
-        self.problem.lock().clone().filter(|_| self.link.address().is_none())
+        self.problem.lock().clone().filter(|_| self.shard.address().is_none())
     }
 
     /// Takes note of what a sentinel says, and goes over to the master the latest election has made.
@@ -88,9 +89,9 @@ impl Watch {
             fresh.max_by_key(|view| view.epoch).cloned()
         };
         let Some(View { address, epoch, .. }) = latest else { return };
-        if self.link.address().as_ref() != Some(&address) {
+        if self.shard.address().as_ref() != Some(&address) {
             tracing::info!(master = self.master, %address, epoch, "store has a new master");
-            self.link.retarget(&address);
+            self.shard.retarget(&address);
         }
     }
 
@@ -103,7 +104,7 @@ impl Watch {
         connection: &mut MultiplexedConnection,
         sentinel: &Address,
     ) -> Result<View, Problem> {
-        let asked = timeout(ANSWER_LIMIT, async {
+        let asked = within(ANSWER_LIMIT, async {
             let account: Vec<String> = self.command("MASTER").query_async(connection).await?;
             let address: Option<(String, u16)> =
                 self.command("GET-MASTER-ADDR-BY-NAME").query_async(connection).await?;
@@ -182,7 +183,7 @@ async fn listen(watch: Weak<Watch>, sentinel: Address) {
             subscription.subscribe("+switch-master").await.ok()?;
             Some(subscription)
         };
-        if let Ok(Some(subscription)) = timeout(ANSWER_LIMIT, subscribed).await {
+        if let Ok(Some(subscription)) = within(ANSWER_LIMIT, subscribed).await {
             let mut messages = subscription.into_on_message();
             while let Some(_message) = next(&mut messages).await {
                 let Some(strong) = watch.upgrade() else { return };

@@ -1,530 +1,131 @@
-//! One master: its connection, what waits to be sent to it, and what is on its way.
+//! One master, and the ways to it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
-use smallvec::SmallVec;
-use tidegate_core::Timestamp;
-use tidegate_store::coalesce::{Added, Coalescer};
-use tidegate_store::{Failure, Outcome, Outcomes, Permit, ShardStats};
-use tokio::sync::{Notify, oneshot};
-use tokio::time::timeout;
+use tidegate_store::{BreakerState, Failure, ShardStats};
+use tokio::sync::Notify;
 
 use crate::connect::Connector;
-use crate::encode::{OwnedOp, Reply, Way, request};
+use crate::event_loops::EventLoops;
+use crate::lane::Lane;
 use crate::link::{Connected, Link};
+use crate::master::Master;
 use crate::problem::Problem;
+use crate::redirect::Redirect;
 use crate::store::Clockwork;
+use crate::url::Address;
+use crate::waiting::Waiting;
 
-/// How long a call may take before the connection is given up. Those who wait for it have given up long before.
-const CALL_LIMIT: Duration = Duration::from_secs(1);
-
-/// How long a refusal says something about a server that is not asked any more.
-const REMEMBERED: Duration = Duration::from_secs(3);
-
-/// Whoever waits may give up this much before the deadline is seen to be over here.
-const CLOSE: Duration = Duration::from_millis(1);
-
-/// A group on its way.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) ops: SmallVec<[OwnedOp; 1]>,
-    pub(crate) slot: u16,
-    pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<Answered>,
-    /// How often it was sent elsewhere.
-    pub(crate) hops: u8,
-    /// Whether it was sent here while its slot is moving.
-    pub(crate) asking: bool,
-    /// Whether it cannot be decided the short way.
-    pub(crate) long_way: bool,
-    /// Whether it must not share a command: while a slot is moving, a command whose keys are not all in one
-    /// place is not carried out at all.
-    pub(crate) alone: bool,
-}
-
-/// What became of a group, and when by the server's clock, if it was decided.
-#[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) outcomes: Outcomes,
-    pub(crate) at: Option<Timestamp>,
-    /// What was asked, if it may be too late: it may have to be given back.
-    pub(crate) late: Option<Box<SmallVec<[OwnedOp; 1]>>>,
-}
-
-impl Waiting {
-    pub(crate) fn new(
-        ops: SmallVec<[OwnedOp; 1]>,
-        slot: u16,
-        deadline: Instant,
-        reply: oneshot::Sender<Answered>,
-    ) -> Self {
-        Self { ops, slot, deadline, reply, hops: 0, asking: false, alone: false, long_way: false }
-    }
-
-    /// Answers; whoever asked may be gone.
-    fn answer(self, outcomes: Outcomes, at: Option<Timestamp>) {
-        let late = (self.deadline <= Instant::now() + CLOSE).then(|| Box::new(self.ops));
-        self.reply.send(Answered { outcomes, at, late }).ok();
-    }
-
-    /// Answers every operation with the same.
-    pub(crate) fn fail(self, outcome: Outcome) {
-        let outcomes = self.ops.iter().map(|_| outcome).collect();
-        self.answer(outcomes, None);
-    }
-}
-
-/// Who knows where a group belongs if it does not belong here.
-pub(crate) trait Redirect: Send + Sync {
-    /// The slot belongs to the server at `address` now.
-    fn moved(&self, waiting: Waiting, address: &str);
-    /// The slot is moving to the server at `address`, and this key may be there already.
-    fn ask(&self, waiting: Waiting, address: &str);
-    /// Some keys are here and some there: not for long, or not if it goes alone.
-    fn try_again(&self, waiting: Waiting);
-    /// What is known about who serves what may be out of date.
-    fn doubt(&self);
-}
-
-/// One master.
+/// One master, asked from each event loop over a connection of its own.
 pub(crate) struct Shard {
-    pub(crate) name: String,
-    pub(crate) link: Arc<Link>,
-    pub(crate) stats: Arc<ShardStats>,
-    connector: Arc<Connector>,
-    coalescer: Coalescer<Waiting>,
-    /// Held while a batch is taken and put on its way, so that batches leave in the order they were taken.
-    order: Mutex<()>,
-    clock: Arc<Clockwork>,
-    redirect: Weak<dyn Redirect>,
-    /// Why the server refused what it was asked last, if it did, and when that was.
-    refusal: ArcSwapOption<(Problem, Instant)>,
-    /// Whether a call may only name keys of one slot.
-    clustered: bool,
+    master: Arc<Master>,
+    /// One per event loop, in the same order.
+    lanes: Box<[Arc<Lane>]>,
+    event_loops: EventLoops,
 }
 
-/// Groups that go in one command.
-type Unit = Vec<Waiting>;
-
-/// What came back for a command.
-type Returned = RedisResult<Value>;
-
-/// A call on its way.
-type OnItsWay = Pin<Box<dyn Future<Output = RedisResult<Vec<Returned>>> + Send>>;
+/// What connecting to any master takes.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) connector: Arc<Connector>,
+    pub(crate) clock: Arc<Clockwork>,
+    pub(crate) event_loops: EventLoops,
+    /// Told when a connection is up, for those who have to do something first then.
+    pub(crate) up: Arc<Notify>,
+}
 
 impl Shard {
-    pub(crate) fn new(
+    /// Begins to connect to the master at `address`, or to one that is yet to be [found](Self::retarget).
+    pub(crate) fn start(
         name: String,
-        link: Arc<Link>,
-        connector: Arc<Connector>,
-        clock: Arc<Clockwork>,
+        address: Option<&Address>,
+        setup: &Setup,
         redirect: Weak<dyn Redirect>,
         clustered: bool,
     ) -> Arc<Self> {
-        let coalescer = Coalescer::new(clock.patience());
-        let (stats, order, refusal) = (Arc::default(), Mutex::new(()), ArcSwapOption::empty());
-        Arc::new(Self { name, link, stats, connector, coalescer, order, clock, redirect, refusal, clustered })
+        let Setup { connector, clock, event_loops, up } = setup;
+        let master = Master::new(name, Arc::clone(connector), Arc::clone(clock), redirect, clustered);
+        let lane = |event_loop| {
+            let link = Link::start(Arc::clone(&master), address.cloned(), Arc::clone(up), event_loop);
+            Lane::new(Arc::clone(&master), link)
+        };
+        let lanes = event_loops.iter().enumerate().map(lane).collect();
+        Arc::new(Self { master, lanes, event_loops: event_loops.clone() })
     }
 
-    /// Why it cannot be used, as far as is known.
+    pub(crate) fn name(&self) -> &str {
+        &self.master.name
+    }
+
+    pub(crate) fn stats(&self) -> &Arc<ShardStats> {
+        &self.master.stats
+    }
+
+    pub(crate) fn breaker(&self) -> BreakerState {
+        self.master.breaker.state()
+    }
+
+    /// Returns whether it is the master at `address`.
+    pub(crate) fn is_at(&self, address: &Address) -> bool {
+        self.master.name == address.to_string()
+    }
+
+    /// Sends a group with the next call of this event loop.
+    pub(crate) fn submit(&self, waiting: Waiting) {
+        if let Some(lane) = self.lane() {
+            lane.submit(waiting);
+        }
+    }
+
+    /// Looks whether calls are out that nobody has heard of for too long.
+    pub(crate) fn look(&self) {
+        self.master.breaker.look();
+    }
+
+    /// Returns whether this event loop is connected to it, or about to be, and it is not left alone.
+    pub(crate) fn reach(&self) -> Result<(), Failure> {
+        self.lane().map_or(Err(Failure::Connection), |lane| lane.link.reach())
+    }
+
+    /// Returns a connection for other things than decisions, or why there is none.
+    pub(crate) fn connection(&self) -> Result<redis::aio::MultiplexedConnection, Problem> {
+        let not_started = || Problem::new(Failure::Connection, "not connected yet");
+        let Connected { connection, .. } = self.lanes.first().ok_or_else(not_started)?.link.get()?;
+        Ok(connection)
+    }
+
+    /// Returns where it is, if that has been found out.
+    pub(crate) fn address(&self) -> Option<Address> {
+        self.lanes.first()?.link.address()
+    }
+
+    /// Returns why an event loop is not connected to it, if one is not.
+    pub(crate) fn disconnected(&self) -> Option<Problem> {
+        self.lanes.iter().find_map(|lane| lane.link.problem())
+    }
+
+    /// Returns why it cannot be reached, if it cannot: no connection, or one that is silent.
+    pub(crate) fn out_of_reach(&self) -> Option<Problem> {
+        self.disconnected().or_else(|| self.lanes.iter().find_map(|lane| lane.link.silence()))
+    }
+
+    /// Returns why it cannot be used, as far as is known.
     pub(crate) fn problem(&self) -> Option<Problem> {
-        let refusal = || {
-            let (problem, at) = self.refusal.load().as_deref().cloned()?;
-            (at.elapsed() < REMEMBERED).then_some(problem)
-        };
-        let left_alone = || {
-            let (failure, state) = self.link.breaker.reason()?;
-            let why = match failure {
-                Failure::Slow => {
-                    "it answers, but slowly; it is asked again when it is faster than --store-timeout"
-                }
-                _ => "it fails, or does not answer in time",
-            };
-            Some(Problem::new(failure, format!("{}: its breaker is {state}: {why}", self.name)))
-        };
-        self.link.problem().or_else(|| self.link.silence()).or_else(refusal).or_else(left_alone)
+        self.out_of_reach().or_else(|| self.master.problem())
     }
 
-    /// Sends a group with the next call.
-    pub(crate) fn submit(self: &Arc<Self>, waiting: Waiting) {
-        if let Err(failure) = self.link.breaker.lets_through() {
-            self.stats.count_error(failure);
-            return waiting.fail(Outcome::Unavailable(failure));
+    /// Goes over to another server at once; what is on its way to the old one is lost.
+    pub(crate) fn retarget(&self, address: &Address) {
+        if self.address().as_ref() == Some(address) {
+            return;
         }
-        match self.coalescer.add(waiting, Instant::now()) {
-            Added::Waits => {}
-            Added::Start(pause) => {
-                tokio::spawn(Arc::clone(self).send_all(pause));
-            }
-            Added::Full(waiting) => {
-                self.stats.count_error(Failure::NotReady);
-                waiting.fail(Outcome::Unavailable(Failure::NotReady));
-            }
-        }
+        // What is known of the old one says nothing about the new one.
+        self.master.breaker.reset();
+        self.lanes.iter().for_each(|lane| lane.link.retarget(address));
     }
 
-    /// Sends batches until nothing waits.
-    async fn send_all(self: Arc<Self>, mut pause: Duration) {
-        loop {
-            wait(pause).await;
-            self.link.known().await;
-            let Some(Sent { units, call, start, permit }) = self.send_next() else { return };
-            let answered = match call {
-                // All of them came too late.
-                _ if units.is_empty() => false,
-                Ok(call) => self.receive(units, call, permit).await,
-                Err(problem) => {
-                    self.refuse_all(units, &problem);
-                    false
-                }
-            };
-            let took = start.elapsed();
-            if answered {
-                self.stats.seconds.observe(took);
-            }
-            pause = self.coalescer.ended(answered.then_some(took), Instant::now());
-        }
-    }
-
-    /// Takes the next batch and puts it on its way.
-    fn send_next(&self) -> Option<Sent> {
-        let _order = self.order.lock();
-        let start = Instant::now();
-        let units = self.units(self.coalescer.take(start)?, start);
-        let cannot = |units, problem| Some(Sent { units, call: Err(problem), start, permit: None });
-        if units.is_empty() {
-            return cannot(units, Problem::new(Failure::Deadline, "too late"));
-        }
-        let permit = match self.link.breaker.begin() {
-            Ok(permit) => permit,
-            Err(failure) => return cannot(units, Problem::new(failure, "left alone")),
-        };
-        let Ok(Connected { connection, generation }) = self.link.get() else {
-            let problem = self.link.problem();
-            let problem = problem.unwrap_or_else(|| Problem::new(Failure::Connection, "not connected"));
-            self.link.breaker.end(permit, problem.failure != Failure::Connection);
-            return cannot(units, problem);
-        };
-        let mut call = send(connection, self.commands(&units));
-        // The first poll hands it to the connection, which keeps the order.
-        let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        Some(Sent { units, call: Ok((call, Started { generation, first })), start, permit })
-    }
-
-    /// Groups into commands: one for all of them, or one per slot in a Cluster. Who is late is not sent.
-    fn units(&self, batch: Vec<Waiting>, now: Instant) -> Vec<Unit> {
-        let mut units: Vec<Unit> = Vec::new();
-        for waiting in batch {
-            if waiting.deadline <= now {
-                // Who has given up waiting has counted it already.
-                if !waiting.reply.is_closed() {
-                    self.stats.count_error(Failure::Deadline);
-                }
-                waiting.fail(Outcome::Unavailable(Failure::Deadline));
-                continue;
-            }
-            waiting.ops.iter().for_each(|op| self.stats.count_operation(&op.action));
-            let place = |waiting: &Waiting| (waiting.slot, waiting.asking, waiting.alone);
-            let here = place(&waiting);
-            let shared = |first: &Waiting| !self.clustered || (place(first) == here && !waiting.alone);
-            let together = |unit: &&mut Unit| unit.first().is_some_and(shared);
-            match units.iter_mut().find(together) {
-                Some(unit) => unit.push(waiting),
-                None => units.push(vec![waiting]),
-            }
-        }
-        units
-    }
-
-    /// The command for each unit, and whether it goes to a server that is only about to take over its slot.
-    fn commands(&self, units: &[Unit]) -> Vec<(Cmd, bool)> {
-        let time = self.clock.time();
-        let command = |unit: &Unit| {
-            let keys: Vec<&[u8]> =
-                unit.iter().flat_map(|group| &group.ops).map(|op| op.key.as_slice()).collect();
-            let (way, groups) = (way_of(unit), unit.iter().map(|group| group.ops.as_slice()));
-            let cmd = self.connector.scripts.run(way, keys.into_iter(), &request(way, time, groups));
-            (cmd, unit.first().is_some_and(|first| first.asking))
-        };
-        units.iter().map(command).collect()
-    }
-
-    /// Waits for a call and tells everybody; false if the server did not answer.
-    async fn receive(
-        &self,
-        units: Vec<Unit>,
-        (call, started): (OnItsWay, Started),
-        permit: Option<Permit>,
-    ) -> bool {
-        self.stats.count_call();
-        let Started { generation, first } = started;
-        let returned = match first {
-            Poll::Ready(returned) => Ok(returned),
-            Poll::Pending => timeout(CALL_LIMIT, call).await,
-        };
-        let lost = match returned {
-            Ok(Ok(returned)) => {
-                self.link.breaker.end(permit, true);
-                self.link.heard();
-                Box::pin(self.sort_out(units, returned, generation)).await;
-                return true;
-            }
-            Ok(Err(error)) => Problem::of(&error, &self.name),
-            Err(_) => Problem::new(Failure::Connection, format!("{}: it does not answer", self.name)),
-        };
-        self.link.breaker.end(permit, false);
-        self.lose(generation, &lost);
-        self.stats.count_error(lost.failure);
-        for group in units.into_iter().flatten() {
-            group.fail(Outcome::Unknown(lost.failure));
-        }
-        false
-    }
-
-    fn refuse_all(&self, units: Vec<Unit>, problem: &Problem) {
-        for group in units.into_iter().flatten() {
-            self.stats.count_error(problem.failure);
-            group.fail(Outcome::Unavailable(problem.failure));
-        }
-    }
-
-    /// Tells every group what the server said. A server that has forgotten the scripts is taught them again, and
-    /// what went the short way in vain goes the long way.
-    async fn sort_out(&self, units: Vec<Unit>, returned: Vec<Returned>, generation: u64) {
-        let (mut forgotten, mut undecided) = (Vec::new(), Vec::new());
-        for (unit, returned) in units.into_iter().zip(returned) {
-            match returned {
-                Err(error) if is_forgotten(&error) => forgotten.push(unit),
-                returned => undecided.push(self.hand_out(unit, returned, generation)),
-            }
-        }
-        if !forgotten.is_empty() {
-            tracing::info!(server = self.name, "the store has forgotten the scripts, loading them again");
-            for (unit, returned) in self.repeat(forgotten, true).await {
-                undecided.push(self.hand_out(unit, returned, generation));
-            }
-        }
-        undecided.retain(|unit| !unit.is_empty());
-        if !undecided.is_empty() {
-            for (unit, returned) in self.repeat(undecided, false).await {
-                let left = self.hand_out(unit, returned, generation);
-                self.fail_all(left, Outcome::Unavailable(Failure::NotAStore));
-            }
-        }
-    }
-
-    /// Sends units once more, to a server that may have to be taught the scripts first.
-    async fn repeat(&self, units: Vec<Unit>, teach: bool) -> Vec<(Unit, Returned)> {
-        let again = async {
-            let Connected { mut connection, .. } = self.link.get().map_err(|_| lost())?;
-            if teach {
-                for load in self.connector.scripts.load() {
-                    load.query_async::<Value>(&mut connection).await?;
-                }
-            }
-            self.stats.count_call();
-            send(connection, self.commands(&units)).await
-        };
-        match timeout(CALL_LIMIT, again).await {
-            Ok(Ok(returned)) => units.into_iter().zip(returned).collect(),
-            Ok(Err(error)) => units.into_iter().map(|unit| (unit, Err(error.clone()))).collect(),
-            Err(_) => units.into_iter().map(|unit| (unit, Err(lost()))).collect(),
-        }
-    }
-
-    /// Tells the groups of a unit what the server said; answers with those that it said nothing about.
-    fn hand_out(&self, unit: Unit, returned: Returned, generation: u64) -> Unit {
-        match returned {
-            Ok(Value::BulkString(bytes)) => return self.answer_all(unit, &bytes),
-            Ok(_) => self.fail_all(unit, Outcome::Unavailable(Failure::NotAStore)),
-            Err(error) => self.sort_error(unit, &error, generation),
-        }
-        Unit::new()
-    }
-
-    fn answer_all(&self, groups: Vec<Waiting>, bytes: &[u8]) -> Unit {
-        if self.refusal.load().is_some() {
-            self.refusal.store(None);
-        }
-        let (mut reply, mut undecided) = (Reply::new(way_of(&groups), bytes), Unit::new());
-        for group in groups {
-            match reply.as_mut().and_then(|reply| reply.next(&group.ops)) {
-                Some(outcomes) if outcomes.len() < group.ops.len() => {
-                    undecided.push(Waiting { long_way: true, ..group });
-                }
-                Some(outcomes) => {
-                    if let Some(Outcome::Unavailable(failure)) = outcomes.first() {
-                        self.stats.count_error(*failure);
-                    }
-                    group.answer(outcomes, reply.as_ref().map(|reply| reply.now));
-                }
-                None => self.fail_all(vec![group], Outcome::Unknown(Failure::NotAStore)),
-            }
-        }
-        undecided
-    }
-
-    /// What a server refuses to do it has not done, unless the connection was lost meanwhile.
-    fn sort_error(&self, groups: Vec<Waiting>, error: &RedisError, generation: u64) {
-        if let Some(redirect) = self.redirect.upgrade() {
-            let address = error.redirect_node().map(|(address, _)| address);
-            match (error.kind(), address) {
-                (ErrorKind::Server(ServerErrorKind::Moved), Some(address)) => {
-                    return groups.into_iter().for_each(|group| redirect.moved(group, address));
-                }
-                (ErrorKind::Server(ServerErrorKind::Ask), Some(address)) if belong_together(&groups) => {
-                    return groups.into_iter().for_each(|group| redirect.ask(group, address));
-                }
-                // Old servers send on a command of which some keys are still here: a group that followed the
-                // others would begin a new counter there.
-                (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _) => {
-                    return groups.into_iter().for_each(|group| redirect.try_again(group));
-                }
-                _ => {}
-            }
-        }
-        let problem = Problem::of(error, &self.name);
-        let failure = problem.failure;
-        let outcome =
-            if is_answer(error) { Outcome::Unavailable(failure) } else { Outcome::Unknown(failure) };
-        match failure {
-            Failure::Replica | Failure::Credentials | Failure::Connection | Failure::NotAStore => {
-                self.lose(generation, &problem);
-            }
-            _ => {
-                if failure == Failure::ClusterDown {
-                    self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt());
-                }
-                if self.refusal.load().is_none() {
-                    tracing::warn!(server = self.name, %problem, "store refuses");
-                }
-                self.refusal.store(Some(Arc::new((problem, Instant::now()))));
-            }
-        }
-        self.fail_all(groups, outcome);
-    }
-
-    fn fail_all(&self, groups: Vec<Waiting>, outcome: Outcome) {
-        if let Outcome::Unavailable(failure) | Outcome::Unknown(failure) = outcome {
-            self.stats.count_error(failure);
-        }
-        groups.into_iter().for_each(|group| group.fail(outcome));
-    }
-
-    /// Gives the connection up, and asks whether this is still the master.
-    fn lose(&self, generation: u64, problem: &Problem) {
-        tracing::warn!(server = self.name, %problem, "store connection given up");
-        self.link.broke(generation, problem);
-        self.redirect.upgrade().into_iter().for_each(|redirect| redirect.doubt());
-    }
-}
-
-/// A batch that has left, or could not.
-struct Sent {
-    units: Vec<Unit>,
-    call: Result<(OnItsWay, Started), Problem>,
-    start: Instant,
-    /// What the breaker is owed; nothing if there is none.
-    permit: Option<Permit>,
-}
-
-/// What is known of a call when it has just left.
-struct Started {
-    generation: u64,
-    first: Poll<RedisResult<Vec<Returned>>>,
-}
-
-/// Sends commands; the answer has one entry for each, whether it succeeded or not.
-fn send(mut connection: MultiplexedConnection, mut cmds: Vec<(Cmd, bool)>) -> OnItsWay {
-    if let [(_, false)] = cmds[..]
-        && let Some((cmd, _)) = cmds.pop()
-    {
-        return Box::pin(async move {
-            let value = connection.send_packed_command(&cmd).await?;
-            Ok(vec![value.extract_error()])
-        });
-    }
-    let mut pipeline = Pipeline::with_capacity(cmds.len());
-    let mut wanted = Vec::with_capacity(cmds.len());
-    for (cmd, asking) in cmds {
-        if asking {
-            pipeline.cmd("ASKING");
-        }
-        wanted.push(pipeline.len());
-        pipeline.add_command(cmd);
-    }
-    Box::pin(async move {
-        let count = pipeline.len();
-        let mut values = connection.send_packed_commands(&pipeline, 0, count).await?;
-        let returned = wanted.into_iter().map(|index| match values.get_mut(index).map(std::mem::take) {
-            Some(value) => value.extract_error(),
-            None => Err(lost()),
-        });
-        Ok(returned.collect())
-    })
-}
-
-/// Which script decides a unit: the same when it is sent and when its answer is read.
-fn way_of(unit: &[Waiting]) -> Way {
-    if unit.iter().any(|group| group.long_way) {
-        return Way::Long;
-    }
-    Way::of(unit.iter().map(|group| group.ops.as_slice()))
-}
-
-/// Whether what is said of all the groups goes for each of them: there is only one, or all are about the same
-/// key.
-fn belong_together(groups: &[Waiting]) -> bool {
-    let mut keys = groups.iter().flat_map(|group| &group.ops).map(|op| &op.key);
-    let first = keys.next();
-    groups.len() == 1 || keys.all(|key| Some(key) == first)
-}
-
-/// Whether the server itself said so.
-fn is_answer(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension)
-}
-
-fn is_forgotten(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-fn lost() -> RedisError {
-    std::io::Error::from(std::io::ErrorKind::NotConnected).into()
-}
-
-/// Waits more exactly than the runtime's timer, which counts in milliseconds.
-async fn wait(pause: Duration) {
-    if !pause.is_zero() {
-        tokio::task::spawn_blocking(move || std::thread::sleep(pause)).await.ok();
-    }
-}
-
-/// Nobody to ask: there is one server, and what it says goes.
-pub(crate) struct NoRedirect(pub(crate) Arc<Notify>);
-
-impl Redirect for NoRedirect {
-    fn moved(&self, waiting: Waiting, _address: &str) {
-        waiting.fail(Outcome::Unavailable(Failure::NotAStore));
-    }
-
-    fn ask(&self, waiting: Waiting, _address: &str) {
-        waiting.fail(Outcome::Unavailable(Failure::NotAStore));
-    }
-
-    fn try_again(&self, waiting: Waiting) {
-        waiting.fail(Outcome::Unavailable(Failure::NotReady));
-    }
-
-    fn doubt(&self) {
-        self.0.notify_waiters();
+    /// Returns the way from the event loop that this is called on.
+    fn lane(&self) -> Option<&Arc<Lane>> {
+        self.lanes.get(self.event_loops.current())
     }
 }

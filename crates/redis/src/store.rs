@@ -11,21 +11,24 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span, Tag};
 use tidegate_store::coordinator::{Places, apply_group};
+use tidegate_store::deadline::{Late as NoAnswer, until};
 use tidegate_store::spans;
 use tidegate_store::{Answer, BreakerSettings, Clock, Deadline, Failure, Outcome, Outcomes, Spike, Store};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::timeout_at;
 
 use crate::cluster::Cluster;
 use crate::connect::{CONNECT_LIMIT, Connector};
 use crate::encode::{OwnedOp, Time};
+use crate::event_loops::EventLoops;
 use crate::key::{part_of_slot, slot_of_name, slot_of_tag};
-use crate::link::Link;
 use crate::problem::Problem;
+use crate::redirect::NoRedirect;
 use crate::secret::{FleetSecret, Keeper, keep};
 use crate::sentinel::Watch;
-use crate::shard::{Answered, NoRedirect, Shard, Waiting};
+use crate::shard::{Setup, Shard};
 use crate::url::{RedisUrl, Topology};
+use crate::waiting::{Answered, Waiting};
 
 /// How long a caller waits for the store unless told otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(5);
@@ -43,6 +46,7 @@ pub struct Builder {
     clock: Clockwork,
     secret: Option<[u8; 16]>,
     offer: Option<[u8; 16]>,
+    event_loops: Vec<Handle>,
 }
 
 /// Whose time counts, and how long callers wait.
@@ -130,13 +134,25 @@ impl Builder {
         self
     }
 
+    /// Gives each of these event loops connections of its own to every master (default: none of them). Requests from all others share
+    /// those of the runtime that the store is started in.
+    ///
+    /// Worth it for runtimes with one thread: a request that has to wake another thread costs more than all else about it.
+    #[must_use]
+    pub fn event_loops(mut self, event_loops: Vec<Handle>) -> Self {
+        self.event_loops = event_loops;
+        self
+    }
+
     /// Starts connecting, within the present Tokio runtime. Fails only if certificates cannot be read: a server
     /// that is away is waited for.
     pub fn start(self) -> Result<RedisStore, Problem> {
-        let Self { url, clock, secret, offer } = self;
+        let Self { url, clock, secret, offer, event_loops } = self;
         let (connector, clock) = (Arc::new(Connector::new(&url)?), Arc::new(clock));
         let (up, doubt) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let servers = Arc::new(Servers::start(&url.topology, &connector, &clock, &up, doubt));
+        let event_loops = EventLoops::new(event_loops);
+        let setup = Setup { connector, clock: Arc::clone(&clock), event_loops, up: Arc::clone(&up) };
+        let servers = Arc::new(Servers::start(&url.topology, setup, doubt));
         let secret = Arc::new(FleetSecret::new(&url.prefix, secret, offer));
         let keeper = Arc::downgrade(&servers);
         tokio::spawn(keep(Arc::clone(&secret), keeper, up));
@@ -154,32 +170,22 @@ pub(crate) enum Servers {
 }
 
 impl Servers {
-    fn start(
-        topology: &Topology,
-        connector: &Arc<Connector>,
-        clock: &Arc<Clockwork>,
-        up: &Arc<Notify>,
-        doubt: Arc<Notify>,
-    ) -> Self {
+    fn start(topology: &Topology, setup: Setup, doubt: Arc<Notify>) -> Self {
         let (name, address) = match topology {
-            Topology::Cluster(seeds) => {
-                let (connector, clock) = (Arc::clone(connector), Arc::clone(clock));
-                return Self::Cluster(Cluster::start(seeds.clone(), connector, clock, Arc::clone(up)));
-            }
-            Topology::Single(address) => (address.to_string(), Some(address.clone())),
+            Topology::Cluster(seeds) => return Self::Cluster(Cluster::start(seeds.clone(), setup)),
+            Topology::Single(address) => (address.to_string(), Some(address)),
             Topology::Sentinel { master, .. } => (master.clone(), None),
         };
-        let link = Link::start(Arc::clone(connector), address, Arc::clone(up), clock);
         let redirect = Arc::new(NoRedirect(Arc::clone(&doubt)));
+        let weak: std::sync::Weak<NoRedirect> = Arc::downgrade(&redirect);
+        let shard = Shard::start(name, address, &setup, weak, false);
         let watch = match topology {
             Topology::Sentinel { sentinels, master } => {
-                let (link, connector) = (Arc::clone(&link), Arc::clone(connector));
-                Some(Watch::start(sentinels.clone(), master.clone(), link, connector, doubt))
+                let (shard, connector) = (Arc::clone(&shard), setup.connector);
+                Some(Watch::start(sentinels.clone(), master.clone(), shard, connector, doubt))
             }
             _ => None,
         };
-        let weak: std::sync::Weak<NoRedirect> = Arc::downgrade(&redirect);
-        let shard = Shard::new(name, link, Arc::clone(connector), Arc::clone(clock), weak, false);
         Self::One { shard, _redirect: redirect, watch }
     }
 
@@ -232,7 +238,7 @@ impl RedisStore {
     pub fn builder(url: RedisUrl) -> Builder {
         let breaker = Some(BreakerSettings::FAST);
         let clock = Clockwork { patience: DEFAULT_TIMEOUT, explicit: None, breaker };
-        Builder { url, clock, secret: None, offer: None }
+        Builder { url, clock, secret: None, offer: None, event_loops: Vec::new() }
     }
 
     /// Where the servers are.
@@ -242,8 +248,7 @@ impl RedisStore {
 
     /// What keeps the store as a whole from being used, if anything does.
     pub fn problem(&self) -> Option<Problem> {
-        let of = |shard: &Arc<Shard>| shard.link.problem().or_else(|| shard.link.silence());
-        let shard = || self.servers.shards().iter().find_map(of);
+        let shard = || self.servers.shards().iter().find_map(|shard| shard.out_of_reach());
         self.servers.problem().or_else(shard).or_else(|| self.secret.problem())
     }
 
@@ -297,17 +302,17 @@ impl Store for RedisStore {
             return Err(self.problem().map_or(Failure::Connection, |problem| problem.failure));
         }
         match &*self.servers {
-            Servers::One { shard, .. } => shard.link.reach(),
-            Servers::Cluster(cluster) => cluster.shard_of(slot_of_tag(tag))?.link.reach(),
+            Servers::One { shard, .. } => shard.reach(),
+            Servers::Cluster(cluster) => cluster.shard_of(slot_of_tag(tag))?.reach(),
         }
     }
 
     fn shards(&self) -> Vec<tidegate_store::Shard> {
         let of = |shard: &Arc<Shard>| tidegate_store::Shard {
-            name: shard.name.clone(),
-            stats: Arc::clone(&shard.stats),
+            name: shard.name().to_owned(),
+            stats: Arc::clone(shard.stats()),
             problem: shard.problem().map(|problem| problem.text),
-            breaker: shard.link.breaker.state(),
+            breaker: shard.breaker(),
         };
         self.servers.shards().iter().map(of).collect()
     }
@@ -341,7 +346,7 @@ impl Places for RedisStore {
             // Keys hashed with a secret of our own would be nobody else's.
             Ok(shard) if self.secret.get().is_none() => {
                 let failure = self.problem().map_or(Failure::Connection, |problem| problem.failure);
-                shard.stats.count_error(failure);
+                shard.stats().count_error(failure);
                 return fail(failure);
             }
             Ok(shard) => shard,
@@ -350,7 +355,7 @@ impl Places for RedisStore {
         let owned: SmallVec<[OwnedOp; 1]> = ops.iter().map(|op| OwnedOp::new(&self.url.prefix, op)).collect();
         let (reply, answer) = oneshot::channel();
         let late = Late { shard: Arc::clone(&shard), slot: place, count: ops.len() };
-        let span = spans::store(&shard.name, ops.len());
+        let span = spans::store(shard.name(), ops.len());
         shard.submit(Waiting::new(owned, place, deadline.at(), reply));
         if span.is_disabled() {
             return Box::pin(late.wait(answer, deadline.at()));
@@ -381,12 +386,12 @@ struct Late {
 
 impl Late {
     async fn wait(self, mut answer: oneshot::Receiver<Answered>, deadline: Instant) -> Outcomes {
-        match timeout_at(deadline.into(), &mut answer).await {
+        match until(deadline, &mut answer).await {
             Ok(Ok(answered)) => answered.outcomes,
             Ok(Err(_)) => self.all(Outcome::Unknown(Failure::Other)),
-            Err(_) => {
-                self.shard.stats.count_error(Failure::Deadline);
-                self.shard.link.breaker.look();
+            Err(NoAnswer) => {
+                self.shard.stats().count_error(Failure::Deadline);
+                self.shard.look();
                 let outcomes = self.all(Outcome::Unknown(Failure::Deadline));
                 tokio::spawn(self.give_back(answer));
                 outcomes

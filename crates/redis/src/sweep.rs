@@ -28,7 +28,7 @@ impl RedisStore {
 }
 
 async fn delete(shard: &Shard, pattern: &str) -> Result<u64, Problem> {
-    let mut connection = shard.link.get()?.connection;
+    let mut connection = shard.connection()?;
     let (mut cursor, mut deleted) = (0_u64, 0_u64);
     loop {
         let step = async {
@@ -46,9 +46,12 @@ async fn delete(shard: &Shard, pattern: &str) -> Result<u64, Problem> {
             Ok((next, keys.len() as u64))
         };
         let (next, count) = match timeout(CONNECT_LIMIT, step).await {
-            Ok(step) => step.map_err(|error| Problem::of(&error, &shard.name))?,
+            Ok(step) => step.map_err(|error| Problem::of(&error, &shard.name()))?,
             Err(_) => {
-                return Err(Problem::new(Failure::Connection, format!("{}: it does not answer", shard.name)));
+                return Err(Problem::new(
+                    Failure::Connection,
+                    format!("{}: it does not answer", shard.name()),
+                ));
             }
         };
         (cursor, deleted) = (next, deleted + count);

@@ -56,7 +56,7 @@ use tidegate_core::RuleSet;
 
 pub use compile::{Version, compile};
 pub use document::Document;
-pub use edit::{EditError, put_rule, remove_rule, rule_text, split};
+pub use edit::{EditError, put_rule, remove_rule, rule_text, rule_texts, split};
 pub use problem::{MAX_PROBLEMS, Problem, Problems, Snippet, decode};
 pub use schema::json_schema;
 pub use write::to_json;

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate::Request;
-use tidegate_server::front::{Base, Front, Node};
+use tidegate_server::front::{Base, Front, Node, Places};
 use tidegate_server::{Config, RulesFeed};
 
 const USERS: u32 = 100_000;
@@ -143,7 +143,8 @@ fn node() -> Arc<Node> {
             };
             let base = Base::bind(config, RulesFeed::fixed("bench", RULES)).await.expect("a node");
             tell.send(Arc::clone(base.node())).ok();
-            base.run(Front::default(), Box::pin(std::future::pending())).await.ok();
+            let front = Front::new(base.serving(), Places::default());
+            base.run(front, Box::pin(std::future::pending())).await.ok();
         });
     });
     told.recv().expect("a node")

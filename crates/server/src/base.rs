@@ -42,7 +42,7 @@ pub struct Base {
 }
 
 /// What a node serves besides its admin listener.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Front {
     /// The listeners, open already.
     pub serving: Serving,
@@ -57,7 +57,7 @@ pub struct Front {
 impl Front {
     /// These listeners, and nothing beside them yet.
     pub fn new(serving: Serving, places: Places) -> Self {
-        Self { serving, places, ..Self::default() }
+        Self { serving, places, tasks: JoinSet::new(), reporter: None }
     }
 }
 
@@ -109,6 +109,11 @@ impl Base {
         self.admin.address()
     }
 
+    /// Returns what its front serves with: nothing yet, on the threads that are for it.
+    pub fn serving(&self) -> Serving {
+        Serving::new(self.config.data_plane.clone())
+    }
+
     /// The names by which browsers may reach a listener at `address`.
     pub(crate) fn hosts(&self, address: SocketAddr) -> Hosts {
         Hosts::new(address.ip().to_canonical(), &self.config.host_names)
@@ -125,9 +130,11 @@ impl Base {
         let Self { config, node, changes, admin, gate } = self;
         let Front { serving, mut places, tasks: mut background, reporter } = front;
         places.admin = Some(admin.address());
-        let mut door = Serving::new();
+        // Not on the data plane: administration must not take time from decisions.
+        let mut door = Serving::new(None);
         serve_admin(&mut door, admin, Admin::new(Arc::clone(&node), Arc::clone(&gate), hosts, places));
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
+        config.data_plane.clone().map(|threads| background.spawn(threads.watch(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
         background.spawn(insight::watch(Arc::clone(&node)));

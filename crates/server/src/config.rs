@@ -14,6 +14,7 @@ use tidegate::{Clock, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
 use tidegate_wire::HeaderStyle;
 
 use crate::alerts::{AlertSettings, StoreReporter, Webhook};
+use crate::data_plane::DataPlane;
 use crate::log_level::LogHandle;
 use crate::membership::Membership;
 use crate::modes::Thresholds;
@@ -65,6 +66,8 @@ pub struct Config {
     pub grpc_tls: Option<TlsFiles>,
     /// How many connections each listener serves at once; more of them wait.
     pub max_connections: usize,
+    /// Threads that requests are served on, if not on those of the runtime that the node runs on.
+    pub data_plane: Option<DataPlane>,
     /// Where counters are, if other nodes use them too; otherwise they are in memory.
     pub store: Option<SharedStore>,
     /// How long a decision waits for such a store.
@@ -126,6 +129,7 @@ impl Default for Config {
             grpc_max_connection_age: Some(Duration::from_secs(86_400)),
             grpc_tls: None,
             max_connections: 10_000,
+            data_plane: None,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             nodes: NonZeroU32::MIN,

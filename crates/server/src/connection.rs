@@ -10,13 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue};
+use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::data_plane::LoadGuard;
 use crate::streams::Taking;
 
 /// How often a connection is looked at, at most.
@@ -151,14 +154,14 @@ impl Activity {
         self.stuck.load(Ordering::Relaxed)
     }
 
-    /// A request has begun; it ends when what is returned is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, version: http::Version) -> InFlight {
+    /// A request has begun, on the thread with that load; it ends when what is returned is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, version: http::Version, load: Option<&LoadGuard>) -> InFlight {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         if version == http::Version::HTTP_2 {
             self.shared.store(true, Ordering::Relaxed);
         }
-        InFlight(Arc::clone(self))
+        InFlight { activity: Arc::clone(self), _load: load.map(LoadGuard::request) }
     }
 
     fn state(&self) -> State {
@@ -179,18 +182,22 @@ impl Activity {
 
 /// A request on its way, for as long as its answer is.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Activity>);
+pub(crate) struct InFlight {
+    activity: Arc<Activity>,
+    _load: Option<LoadGuard>,
+}
 
 impl InFlight {
     pub(crate) fn activity(&self) -> &Activity {
-        &self.0
+        &self.activity
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.reads_finished.store(self.0.reads.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let activity = &self.activity;
+        activity.reads_finished.store(activity.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        activity.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -231,33 +238,47 @@ impl Watchdog {
     }
 }
 
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) enum AnswerBody<B> {
+    /// Of a request that was handed on.
+    Handler(B),
+    /// Of one that was refused before.
+    Refusal(Full<Bytes>),
+}
+
 /// The body of an answer, which keeps its request in flight until it is sent.
 #[derive(Debug)]
 pub(crate) struct Sending<B> {
-    body: B,
+    body: AnswerBody<B>,
     _in_flight: InFlight,
     /// Whether its client takes it, where that is not seen from the connection.
     taking: Option<Arc<Taking>>,
 }
 
 impl<B> Sending<B> {
-    pub(crate) fn new(body: B, in_flight: InFlight) -> Self {
+    pub(crate) fn new(body: AnswerBody<B>, in_flight: InFlight) -> Self {
         Self { body, _in_flight: in_flight, taking: Taking::current() }
     }
 }
 
-impl<B: Body + Unpin> Body for Sending<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes> + Unpin> Body for Sending<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         if let Some(taking) = &self.taking {
             taking.ask();
         }
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let polled = match &mut self.body {
+            AnswerBody::Handler(body) => Pin::new(body).poll_frame(cx),
+            AnswerBody::Refusal(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(|never| match never {}))),
+        };
         if let (Some(taking), Poll::Ready(Some(Ok(_)))) = (&self.taking, &polled) {
             taking.give();
         }
@@ -265,11 +286,17 @@ impl<B: Body + Unpin> Body for Sending<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            AnswerBody::Handler(body) => body.is_end_stream(),
+            AnswerBody::Refusal(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            AnswerBody::Handler(body) => body.size_hint(),
+            AnswerBody::Refusal(body) => body.size_hint(),
+        }
     }
 }
 
@@ -296,7 +323,7 @@ mod tests {
         let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
         let start = Instant::now();
         activity.read();
-        let request = activity.begin(http::Version::HTTP_11);
+        let request = activity.begin(http::Version::HTTP_11, None);
         activity.read();
         assert!(!watchdog.is_overdue(&activity, after(start, 0)));
         assert!(!watchdog.is_overdue(&activity, after(start, 1_000)));
@@ -313,7 +340,7 @@ mod tests {
     fn an_answer_must_be_taken() {
         let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
         let start = Instant::now();
-        let _request = activity.begin(http::Version::HTTP_11);
+        let _request = activity.begin(http::Version::HTTP_11, None);
         activity.wrote(true);
         assert!(!watchdog.is_overdue(&activity, start));
         assert!(!watchdog.is_overdue(&activity, after(start, 1_000)), "there may be nothing to take");
@@ -330,7 +357,7 @@ mod tests {
     fn a_shared_connection_may_talk_without_asking() {
         let (activity, mut watchdog) = (Arc::new(Activity::default()), Watchdog::new(Patience::default()));
         let start = Instant::now();
-        drop(activity.begin(http::Version::HTTP_2));
+        drop(activity.begin(http::Version::HTTP_2, None));
         activity.read();
         assert!(!watchdog.is_overdue(&activity, start));
         assert!(!watchdog.is_overdue(&activity, after(start, 299)));

@@ -10,27 +10,24 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::Phase;
+use crate::data_plane::DataPlane;
 use crate::listen::{Connected, Connections, Listener};
 
 /// Some listeners at work. Dropping it cuts them off.
 #[derive(Debug)]
 pub struct Serving {
+    /// The threads that connections are served on, if not those that they are accepted on.
+    data_plane: Option<DataPlane>,
     phase: watch::Sender<Phase>,
     accepting: JoinSet<()>,
     connections: Vec<Connections>,
 }
 
-impl Default for Serving {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Serving {
-    /// None yet.
-    pub fn new() -> Self {
+    /// None yet. Connections will be served on the threads of `data_plane`; without one, on the present runtime.
+    pub fn new(data_plane: Option<DataPlane>) -> Self {
         let (phase, _) = watch::channel(Phase::Serving);
-        Self { phase, accepting: JoinSet::new(), connections: Vec::new() }
+        Self { data_plane, phase, accepting: JoinSet::new(), connections: Vec::new() }
     }
 
     /// Has `listener` accept connections. What is asked on each is answered by what `handler` makes of who is there.
@@ -42,7 +39,9 @@ impl Serving {
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
         self.connections.push(listener.connections());
-        self.accepting.spawn(listener.serve::<false, _, _, _, _>(self.phase.subscribe(), handler));
+        let serve =
+            listener.serve::<false, _, _, _, _>(self.data_plane.clone(), self.phase.subscribe(), handler);
+        self.accepting.spawn(serve);
     }
 
     /// Has `listener` accept connections, on which clients may go on to something else than HTTP, such as WebSocket.
@@ -54,7 +53,9 @@ impl Serving {
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
         self.connections.push(listener.connections());
-        self.accepting.spawn(listener.serve::<true, _, _, _, _>(self.phase.subscribe(), handler));
+        let serve =
+            listener.serve::<true, _, _, _, _>(self.data_plane.clone(), self.phase.subscribe(), handler);
+        self.accepting.spawn(serve);
     }
 
     /// The connections of each listener.

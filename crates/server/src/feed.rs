@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_core::RuleSet;
 use tidegate_rules::{Document, Problem, Problems, Source, Version, compile, load, read};
 use tidegate_sources::{
-    Aside, Event, LastGood, Mended, Pulse, RuleBook, RuleSource, Snapshot, StoredText, mend,
+    Aside, Event, LastGood, Mended, Pulse, RULE_WORK, RuleBook, RuleSource, Snapshot, StoredText, mend,
 };
 
 use crate::error::StartError;
@@ -125,16 +125,19 @@ pub(crate) struct Usable {
 impl Usable {
     /// Bad documents that stand by themselves are put aside; anything else that is wrong is wrong with all of it. What was
     /// last good is known to this node, or to the source itself.
-    async fn find(snapshot: Snapshot, mut good: LastGood, book: Option<&RuleBook>) -> Result<Self, Problems> {
-        // Many rules take a while to compile, during which requests want to be answered.
-        let (snapshot, problems) = match off(move || Loaded::of(snapshot)).await? {
+    async fn find(snapshot: Snapshot, good: LastGood, book: Option<&RuleBook>) -> Result<Self, Problems> {
+        let (snapshot, problems) = match rule_work(move || Loaded::of(snapshot)).await? {
             (Ok(loaded), snapshot) => return Ok(Self { loaded, snapshot, aside: Vec::new() }),
             (Err(problems), snapshot) => (snapshot, problems),
         };
         if !snapshot.apart {
             return Err(problems);
         }
-        let bad = mend(&snapshot.documents, &good).aside;
+        let look = move || {
+            let bad = mend(&snapshot.documents, &good).aside;
+            (bad, snapshot, good)
+        };
+        let (bad, snapshot, mut good) = rule_work(look).await?;
         if bad.is_empty() {
             return Err(problems);
         }
@@ -144,17 +147,18 @@ impl Usable {
             let remembered = book.archive().last_good(&names).await.unwrap_or_default();
             remembered.into_iter().for_each(|(name, text)| good.add(name, text));
         }
-        let Mended { documents, aside } = mend(&snapshot.documents, &good);
-        let mended = Snapshot { documents, ..snapshot };
-        let (loaded, snapshot) = off(move || Loaded::of(mended)).await?;
+        let mend = move || {
+            let Mended { documents, aside } = mend(&snapshot.documents, &good);
+            (Loaded::of(Snapshot { documents, ..snapshot }), aside)
+        };
+        let ((loaded, snapshot), aside) = rule_work(mend).await?;
         Ok(Self { loaded: loaded?, snapshot, aside })
     }
 }
 
 /// Does something that takes a while where it holds nobody up.
-async fn off<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problems> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Problem::whole("rules", format!("they could not be compiled: {error}")).into())
+async fn rule_work<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problems> {
+    RULE_WORK.run(work).await.map_err(|error| Problem::whole("rules", error.to_string()).into())
 }
 
 /// Why the rules of a source are not in force.

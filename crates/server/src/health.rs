@@ -45,6 +45,8 @@ pub(crate) enum Concern {
     Cluster,
     /// Where a gateway's requests go, and whom they are from.
     Gateway,
+    /// Threads that serve requests.
+    Threads,
 }
 
 /// A change of the mode.
@@ -67,7 +69,7 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 struct Known {
     /// What each concern has to say.
-    reasons: [Vec<String>; 6],
+    reasons: [Vec<String>; 7],
     peers: Peers,
     modes: Modes,
     /// The last ones, oldest first.

@@ -36,6 +36,7 @@ mod config;
 mod connection;
 mod crowd;
 mod data;
+mod data_plane;
 mod drain;
 mod error;
 mod feed;
@@ -82,6 +83,7 @@ pub use alerts::{
     AlertSettings, StoreReport, StoreReporter, StoreReports, Webhook, WebhookError, WebhookStyle,
 };
 pub use config::{AdminTokens, Config, IdentityHeaders, PeersHeard, RlsExtras, SharedStore, TlsFiles};
+pub use data_plane::DataPlane;
 pub use error::{RunError, StartError};
 pub use feed::RulesFeed;
 pub use insight::{HotKey, HotKeyEvent};

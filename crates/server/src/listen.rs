@@ -9,18 +9,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
+use tidegate_wire::headers::refuse_padded;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::connection::{Activity, Patience, Phase, Sending, drive};
+use crate::connection::{Activity, AnswerBody, Patience, Phase, Sending, drive};
 use crate::crowd::{Crowd, Place};
+use crate::data_plane::{DataPlane, LoadGuard};
+use crate::reply;
 use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::transport::Transport;
@@ -173,6 +176,7 @@ impl Listener {
     /// one once both ends agree.
     pub(crate) async fn serve<const UPGRADES: bool, H, S, F, B>(
         self,
+        data_plane: Option<DataPlane>,
         mut phase: watch::Receiver<Phase>,
         handler: H,
     ) where
@@ -186,13 +190,17 @@ impl Listener {
             let (http, handler, phase) = (Arc::clone(&self.http), handler.clone(), connections.clone());
             let max_age = self.max_age.map(|age| give_or_take(age, accepted.peer_port));
             let (tls, patience) = (self.tls.clone(), self.patience);
-            tokio::spawn(async move {
-                let Accepted { stream, peer, room, .. } = accepted;
+            let Accepted { stream, peer, room, .. } = accepted;
+            let serve = move |stream, load| async move {
                 if let Some((transport, connected)) = connect(stream, peer, tls).await {
-                    let served = Served { http: &http, phase, max_age, patience, room };
+                    let served = Served { http: &http, phase, max_age, patience, room, load };
                     served.serve::<UPGRADES, _, _, _>(transport, handler(connected)).await;
                 }
-            });
+            };
+            match &data_plane {
+                Some(threads) => threads.serve(stream, |stream, load| serve(stream, Some(load))),
+                None => drop(tokio::spawn(serve(stream, None))),
+            }
         };
         let stop = async move { phase.wait_for(|phase| *phase >= Phase::Closing).await.map(drop) };
         let mut stop = pin!(stop);
@@ -272,6 +280,8 @@ struct Served<'l> {
     max_age: Option<Duration>,
     patience: Patience,
     room: Room,
+    /// Its place among the connections of its thread, if that is one of the data plane.
+    load: Option<LoadGuard>,
 }
 
 impl Served<'_> {
@@ -281,14 +291,21 @@ impl Served<'_> {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
-        let Self { http, phase, max_age, patience, room } = self;
+        let Self { http, phase, max_age, patience, room, load } = self;
         let activity = Arc::new(Activity::default());
         let io = Watched { transport, activity: Arc::clone(&activity), _room: room };
         let service = service_fn(|request: Request<Incoming>| {
-            let in_flight = activity.begin(request.version());
-            let answer = handler(request);
+            let in_flight = activity.begin(request.version(), load.as_ref());
+            // Before anybody reads a header.
+            let answer = match refuse_padded(request.headers()) {
+                None => Ok(handler(request)),
+                Some(refusal) => Err(refusal),
+            };
             async move {
-                let mut response = answer.await;
+                let mut response = match answer {
+                    Ok(answer) => answer.await.map(AnswerBody::Handler),
+                    Err(refusal) => reply::json(StatusCode::BAD_REQUEST, &refusal).map(AnswerBody::Refusal),
+                };
                 in_flight.activity().part(response.headers_mut());
                 Ok::<_, Infallible>(response.map(|body| Sending::new(body, in_flight)))
             }

@@ -26,6 +26,7 @@ use tracing::Span;
 use crate::access::Access;
 use crate::alerts::{Alerts, Severity};
 use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
+use crate::data_plane::{DataPlane, Liveness};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
@@ -61,6 +62,8 @@ pub struct Node {
     peers_heard: Option<PeersHeard>,
     /// The other nodes, if it knows any.
     pub(crate) cluster: Option<Membership>,
+    /// Whether each thread that serves requests is stuck; empty if there are none of its own.
+    pub(crate) data_threads: Box<[Arc<Liveness>]>,
     draining: AtomicBool,
     /// Documents that are not in force.
     aside: ArcSwap<Vec<Aside>>,
@@ -175,6 +178,7 @@ impl Node {
             clock,
             peers_heard: config.peers_heard.clone().or_else(|| config.cluster.as_ref().map(heard)),
             cluster: config.cluster.clone(),
+            data_threads: config.data_plane.as_ref().map(DataPlane::liveness).unwrap_or_default(),
             draining: AtomicBool::new(false),
             aside: ArcSwap::default(),
             book,

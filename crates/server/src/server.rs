@@ -90,11 +90,8 @@ impl Server {
     fn serve(self, shutdown: BoxFuture<()>) -> BoxFuture<Result<(), RunError>> {
         let Addresses { http: http_at, grpc: grpc_at, .. } = self.addresses();
         let Self { base, http, grpc, calls: (calls, reporter), tls } = self;
-        let mut front = Front {
-            places: Places { http: Some(http_at), grpc: Some(grpc_at), ..Places::default() },
-            reporter: Some(reporter),
-            ..Front::default()
-        };
+        let places = Places { http: Some(http_at), grpc: Some(grpc_at), ..Places::default() };
+        let mut front = Front { reporter: Some(reporter), ..Front::new(base.serving(), places) };
         serve_data(&mut front.serving, http, Data::new(Arc::clone(base.node()), base.hosts(http_at)));
         serve_grpc(&mut front.serving, grpc, calls);
         tls.map(|tls| front.tasks.spawn(tls.follow()));

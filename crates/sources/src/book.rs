@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use crate::archive::{Action, ArchiveError, Author, Commit, Contents, Record, RuleArchive, Subject, Write};
 use crate::mend::{Aside, LastGood, Mended, mend};
+use crate::one_at_a_time::{Interrupted, RULE_WORK};
 
-use desk::Desk;
+use desk::{Desk, Edit};
 
 pub use error::BookError;
 
@@ -130,12 +131,14 @@ impl RuleBook {
 
     /// All there is.
     pub async fn list(&self) -> Result<Listing, BookError> {
-        Ok(self.desk().await?.list())
+        let desk = self.desk().await?;
+        Ok(RULE_WORK.run(move || desk.list()).await?)
     }
 
     /// One rule or document as it is written.
     pub async fn get(&self, subject: &Subject) -> Result<Entry, BookError> {
-        self.desk().await?.get(subject)
+        let (desk, subject) = (self.desk().await?, subject.clone());
+        RULE_WORK.run(move || desk.get(&subject)).await?
     }
 
     /// What is remembered of a rule or a document, newest first.
@@ -150,10 +153,15 @@ impl RuleBook {
     /// What `changes` would do. Nothing is changed by that; whatever is wrong with any of them is an error.
     pub async fn plan(&self, changes: Vec<Change>) -> Result<Plan, BookError> {
         let mut desk = self.desk().await?;
+        let mut edits = Vec::with_capacity(changes.len());
         for change in changes {
-            self.put_on(&mut desk, change).await?;
+            edits.push(self.edit(&desk, change).await?);
         }
-        desk.finish()
+        let plan = move || {
+            edits.into_iter().try_for_each(|edit| desk.edit(edit))?;
+            desk.finish()
+        };
+        RULE_WORK.run(plan).await?
     }
 
     /// Carries a plan out, unless something has changed since it was made. Returns the version that the changed documents
@@ -194,42 +202,46 @@ impl RuleBook {
         Err(ArchiveError::Moved.into())
     }
 
-    async fn desk(&self) -> Result<Desk<'_>, BookError> {
+    async fn desk(&self) -> Result<Desk, BookError> {
         let contents = self.archive.read().await?;
-        let mended = self.mend(&contents).await?;
-        Ok(Desk::new(&*self.archive, contents, mended))
+        let (contents, mended) = mended(contents, LastGood::default()).await?;
+        let (contents, mended) = if mended.aside.is_empty() {
+            (contents, mended)
+        } else {
+            let names: Vec<String> = mended.aside.iter().map(|aside| aside.name.clone()).collect();
+            let mut known = LastGood::default();
+            for (name, good) in self.archive.last_good(&names).await? {
+                known.add(name, good);
+            }
+            self::mended(contents, known).await?
+        };
+        let archive = Arc::clone(&self.archive);
+        Ok(RULE_WORK.run(move || Desk::new(archive, contents, mended)).await?)
     }
 
-    /// What nodes would have in force.
-    async fn mend(&self, contents: &Contents) -> Result<Mended, BookError> {
-        let mended = mend(&contents.documents, &LastGood::default());
-        if mended.aside.is_empty() {
-            return Ok(mended);
-        }
-        let names: Vec<String> = mended.aside.iter().map(|aside| aside.name.clone()).collect();
-        let mut known = LastGood::default();
-        for (name, good) in self.archive.last_good(&names).await? {
-            known.add(name, good);
-        }
-        Ok(mend(&contents.documents, &known))
-    }
-
-    async fn put_on(&self, desk: &mut Desk<'_>, change: Change) -> Result<(), BookError> {
+    /// Finds out what is to be written for a change.
+    async fn edit(&self, desk: &Desk, change: Change) -> Result<Edit, BookError> {
         let Change { subject, wish, guard } = change;
         let subject = desk.full_name(subject)?;
-        match wish {
-            Wish::Put(text) => desk.put(subject, text, guard, None),
-            Wish::Delete => desk.delete(subject, guard, None),
-            Wish::RollBack(to) => {
-                let records = self.archive.history(&subject).await?;
-                match text_at(&records, to) {
-                    Some(Some(text)) => desk.put(subject, text, guard, Some(to)),
-                    Some(None) => desk.delete(subject, guard, Some(to)),
-                    None => Err(BookError::NoSuchVersion { subject, version: to }),
-                }
-            }
-        }
+        let (text, back_to) = match wish {
+            Wish::Put(text) => (Some(text), None),
+            Wish::Delete => (None, None),
+            Wish::RollBack(to) => match text_at(&self.archive.history(&subject).await?, to) {
+                Some(text) => (text, Some(to)),
+                None => return Err(BookError::NoSuchVersion { subject, version: to }),
+            },
+        };
+        Ok(Edit { subject, text, guard, back_to })
     }
+}
+
+/// Finds out what nodes would have in force.
+async fn mended(contents: Contents, known: LastGood) -> Result<(Contents, Mended), Interrupted> {
+    let work = move || {
+        let mended = mend(&contents.documents, &known);
+        (contents, mended)
+    };
+    RULE_WORK.run(work).await
 }
 
 impl std::fmt::Debug for RuleBook {

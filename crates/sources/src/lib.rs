@@ -25,6 +25,7 @@ mod etcd;
 mod file;
 mod following;
 mod mend;
+mod one_at_a_time;
 mod postgres;
 mod pulse;
 mod trouble;
@@ -42,6 +43,7 @@ pub use book::{BookError, Change, Entry, Guard, Listing, Plan, RuleBook, Step, W
 pub use etcd::{EtcdArchive, EtcdSource, EtcdTls, EtcdUrl, EtcdUrlError};
 pub use file::{FileArchive, FileSource};
 pub use mend::{Aside, LastGood, Mended, mend};
+pub use one_at_a_time::{Interrupted, OneAtATime, RULE_WORK};
 pub use postgres::{
     PostgresArchive, PostgresSource, PostgresTiers, PostgresUrl, PostgresUrlError, TierChange, TierChanges,
 };

@@ -44,7 +44,7 @@ pub struct BreakerSettings {
     pub min_calls: u32,
     /// Opens after so many failures in a row, however many calls there were.
     pub in_a_row: Option<u32>,
-    /// A call that took longer is a failure, whatever it brought.
+    /// A call that was not answered for longer is a failure, whatever it brought.
     pub slow: Duration,
     /// Opens if calls are out and none has come back for so long: of a server that hangs there are few calls to count.
     pub silence: Option<Duration>,
@@ -57,7 +57,7 @@ pub struct BreakerSettings {
 /// When a store that answers is too slow to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spike {
-    /// A call that took longer is slow: nobody had waited for it.
+    /// A call that was not answered for longer is slow: nobody had waited for it.
     pub slow: Duration,
     /// Opens if more than this share of the calls within the window was slow, in percent…
     pub percent: u32,
@@ -139,6 +139,13 @@ pub struct Permit {
     begun: Instant,
     /// Which of its states the breaker was in: what was begun before says nothing about what came after.
     era: u64,
+}
+
+impl Permit {
+    /// Returns when the call was allowed, which is when it began.
+    pub const fn begun(&self) -> Instant {
+        self.begun
+    }
 }
 
 /// One part of a store, asked or left alone.
@@ -275,12 +282,13 @@ impl Breaker {
         }
     }
 
-    /// Tells what became of a call: whether the store answered. What it answered is no matter, unless it came too late.
-    pub fn end(&mut self, permit: Permit, answered: bool, now: Instant, jitter: u32) {
+    /// Tells what became of a call: for how long it was certainly not answered before it was, or nothing if it never was. What was
+    /// answered is no matter.
+    pub fn end(&mut self, permit: Permit, unanswered: Option<Duration>, now: Instant, jitter: u32) {
         if permit.era != self.era {
             return;
         }
-        let went = self.settings.went(answered, now.saturating_duration_since(permit.begun));
+        let went = self.settings.went(unanswered);
         match &mut self.state {
             State::Closed(watched) => {
                 watched.end(went, now, self.settings.window);
@@ -357,12 +365,21 @@ impl Breaker {
 }
 
 impl BreakerSettings {
-    /// How a call went that took so long.
-    fn went(&self, answered: bool, took: Duration) -> Went {
-        if !answered || took > self.slow {
-            return Went::Wrong;
+    /// Moments in a call, in ascending order, after which it matters that there is no answer yet.
+    pub fn marks(&self) -> Vec<Duration> {
+        let mut marks: Vec<Duration> = self.spike.iter().map(|spike| spike.slow).chain([self.slow]).collect();
+        marks.sort();
+        marks
+    }
+
+    /// Judges a call that was not answered for so long, or never.
+    fn went(&self, unanswered: Option<Duration>) -> Went {
+        match unanswered {
+            None => Went::Wrong,
+            Some(time) if time > self.slow => Went::Wrong,
+            Some(time) if self.spike.is_some_and(|spike| time > spike.slow) => Went::Slowly,
+            Some(_) => Went::Well,
         }
-        if self.spike.is_some_and(|spike| took > spike.slow) { Went::Slowly } else { Went::Well }
     }
 }
 

@@ -17,8 +17,11 @@ mod replays;
 mod returns;
 mod versions;
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
+use futures_util::future::LocalBoxFuture;
+use futures_util::{StreamExt, stream};
 use tidegate_core::{Algorithm, Key, Quota, Secret, Span, Take, Timestamp, Verdict};
 
 use crate::{Action, Deadline, Group, Operation, Outcomes, Store};
@@ -42,48 +45,69 @@ impl<S: Subject> Subject for &S {
     }
 }
 
-/// Runs every check; `fresh` gives a store in which the rules named by its argument have no state.
-pub async fn run<S: Subject>(fresh: impl Fn(&'static str) -> S) {
-    limits::admits_exactly_the_limit(&fresh("limits")).await;
-    limits::agrees_with_the_core(&fresh("core")).await;
-    limits::a_look_takes_nothing(&fresh("look")).await;
-    limits::zero_blocks(&fresh("zero")).await;
-    limits::too_much_never_fits(&fresh("never")).await;
-    groups::all_or_nothing(&fresh("groups")).await;
-    groups::a_shadow_holds_up_nobody(&fresh("shadow")).await;
-    groups::one_counter_named_twice(&fresh("twice")).await;
-    groups::groups_are_independent(&fresh("independent")).await;
-    groups::too_late_is_not_applied(&fresh("late")).await;
-    holds::settled_for_less(&fresh("less")).await;
-    holds::settled_for_more(&fresh("more")).await;
-    holds::released(&fresh("released")).await;
-    holds::forgotten(&fresh("forgotten")).await;
-    holds::never_more_than_waiting(&fresh("waiting")).await;
-    holds::beside_takes(&fresh("beside")).await;
-    holds::a_refusal_while_held_says_so(&fresh("pending")).await;
-    returns::returned(&fresh("returned")).await;
-    returns::returned_of_the_latest(&fresh("latest")).await;
-    returns::nothing_to_return_to(&fresh("unknown")).await;
-    returns::returned_in_the_same_call(&fresh("same-call")).await;
-    returns::too_late_to_return(&fresh("outwaited")).await;
-    returns::returned_whatever_the_group(&fresh("regardless")).await;
-    charges::charged_as_far_as_it_fits(&fresh("charged")).await;
-    charges::waiting_pays_back(&fresh("paid")).await;
-    charges::charged_to_a_block(&fresh("block")).await;
-    charges::charged_once(&fresh("once")).await;
-    charges::charges_are_no_admissions(&fresh("apart")).await;
-    charges::charges_are_forgotten(&fresh("lapsed")).await;
-    charges::remembered_within_bounds(&fresh("bounds")).await;
-    charges::charged_whatever_the_group(&fresh("anyway")).await;
-    charges::charged_and_taken_at_once(&fresh("both")).await;
-    charges::charged_by_other_rules(&fresh("charges")).await;
-    replays::a_retry_is_free(&fresh("retry")).await;
-    replays::an_id_is_no_way_around(&fresh("around")).await;
-    replays::a_hold_admits_nobody_yet(&fresh("yet")).await;
-    replays::ids_are_forgotten(&fresh("ids")).await;
-    versions::newer_rules_reshape(&fresh("newer")).await;
-    versions::older_rules_do_not(&fresh("older")).await;
-    versions::clocks_may_step_back(&fresh("clock")).await;
+/// Checks that run at the same time: most of the time is spent waiting for a store's answers.
+const AT_ONCE: usize = 8;
+
+/// Takes that are sent together.
+const TOGETHER: usize = 100;
+
+/// Longest wait for an answer. It only guards against hanging.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Makes a list of checks, each on a fresh subject.
+macro_rules! checks {
+    ($fresh:ident: $($name:literal => $check:path,)*) => {{
+        let checks: Vec<LocalBoxFuture<'_, ()>> =
+            vec![$(Box::pin(async { $check(&$fresh($name).await).await })),*];
+        checks
+    }};
+}
+
+/// Runs every check; `fresh` gives a store with a time of its own, in which the rules named by its argument have no state.
+pub async fn run<S: Subject>(fresh: impl AsyncFn(&'static str) -> S) {
+    let checks = checks! { fresh:
+        "limits" => limits::admits_exactly_the_limit,
+        "core" => limits::agrees_with_the_core,
+        "look" => limits::a_look_takes_nothing,
+        "zero" => limits::zero_blocks,
+        "never" => limits::too_much_never_fits,
+        "groups" => groups::all_or_nothing,
+        "shadow" => groups::a_shadow_holds_up_nobody,
+        "twice" => groups::one_counter_named_twice,
+        "independent" => groups::groups_are_independent,
+        "late" => groups::too_late_is_not_applied,
+        "less" => holds::settled_for_less,
+        "more" => holds::settled_for_more,
+        "released" => holds::released,
+        "forgotten" => holds::forgotten,
+        "waiting" => holds::never_more_than_waiting,
+        "beside" => holds::beside_takes,
+        "pending" => holds::a_refusal_while_held_says_so,
+        "returned" => returns::returned,
+        "latest" => returns::returned_of_the_latest,
+        "unknown" => returns::nothing_to_return_to,
+        "same-call" => returns::returned_in_the_same_call,
+        "outwaited" => returns::too_late_to_return,
+        "regardless" => returns::returned_whatever_the_group,
+        "charged" => charges::charged_as_far_as_it_fits,
+        "paid" => charges::waiting_pays_back,
+        "block" => charges::charged_to_a_block,
+        "once" => charges::charged_once,
+        "apart" => charges::charges_are_no_admissions,
+        "lapsed" => charges::charges_are_forgotten,
+        "bounds" => charges::remembered_within_bounds,
+        "anyway" => charges::charged_whatever_the_group,
+        "both" => charges::charged_and_taken_at_once,
+        "charges" => charges::charged_by_other_rules,
+        "retry" => replays::a_retry_is_free,
+        "around" => replays::an_id_is_no_way_around,
+        "yet" => replays::a_hold_admits_nobody_yet,
+        "ids" => replays::ids_are_forgotten,
+        "newer" => versions::newer_rules_reshape,
+        "older" => versions::older_rules_do_not,
+        "clock" => versions::clocks_may_step_back,
+    };
+    stream::iter(checks).buffer_unordered(AT_ONCE).for_each(|()| ready(())).await;
 }
 
 /// When the checks begin: on the hour, so that windows begin with them.
@@ -116,7 +140,7 @@ impl<'s, S: Subject> Bench<'s, S> {
 
     async fn apply(&self, group: &[Operation<'_>]) -> Outcomes {
         let groups: [Group<'_>; 1] = [group.iter().copied().collect()];
-        let deadline = Deadline::after(Instant::now(), Duration::from_secs(10));
+        let deadline = Deadline::after(Instant::now(), PATIENCE);
         let mut outcomes = self.subject.store().apply(&groups, deadline).await;
         assert_eq!(outcomes.len(), 1);
         assert_eq!(outcomes[0].len(), group.len());
@@ -129,6 +153,24 @@ impl<'s, S: Subject> Bench<'s, S> {
             .iter()
             .map(|outcome| *outcome.verdict().unwrap_or_else(|| panic!("no verdict: {outcome:?}")))
             .collect()
+    }
+
+    /// Carries out many takes one after the other, each by itself, without waiting for each: a store decides in the order in which it
+    /// is asked.
+    async fn in_order<'r>(&self, takes: impl IntoIterator<Item = Take<'r>>, action: Action) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        let groups: Vec<Group<'_>> =
+            takes.into_iter().map(|take| [Operation { take, action }].into_iter().collect()).collect();
+        for some in groups.chunks(TOGETHER) {
+            let deadline = Deadline::after(Instant::now(), PATIENCE);
+            let outcomes = self.subject.store().apply(some, deadline).await;
+            assert_eq!(outcomes.len(), some.len());
+            let verdict = |outcomes: &Outcomes| {
+                *outcomes[0].verdict().unwrap_or_else(|| panic!("no verdict: {outcomes:?}"))
+            };
+            verdicts.extend(outcomes.iter().map(verdict));
+        }
+        verdicts
     }
 
     async fn one(&self, take: Take<'_>, action: Action) -> Verdict {

@@ -19,7 +19,8 @@ use parking_lot::RwLock;
 use smallvec::smallvec;
 use tidegate_core::{Action, Group, Operation, Quota, Retry, Secret, Span, Take, Verdict};
 
-use crate::outcome::{Deadline, Outcome, Outcomes};
+use crate::deadline::Deadline;
+use crate::outcome::{Outcome, Outcomes};
 use crate::{Answer, Shard, Store};
 
 /// How many refusals are remembered unless told otherwise.

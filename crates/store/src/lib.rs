@@ -11,9 +11,11 @@ pub mod coalesce;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod coordinator;
+pub mod deadline;
 pub mod deny_cache;
 mod fallback;
 mod histogram;
+mod jitter;
 pub mod memory;
 mod outcome;
 pub mod peers;
@@ -24,11 +26,13 @@ mod timing;
 
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Permit, Spike};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use deadline::Deadline;
 pub use deny_cache::DenyCache;
 pub use fallback::{Fallback, FallbackSettings, Settled};
 pub use histogram::{Histogram, Observed};
+pub use jitter::Jitter;
 pub use memory::MemoryStore;
-pub use outcome::{Deadline, Failure, Outcome, Outcomes};
+pub use outcome::{Failure, Outcome, Outcomes};
 pub use shards::{Shard, ShardStats};
 pub use striped::{Mine, Striped};
 pub use tidegate_core::{Action, Group, HoldId, Operation};

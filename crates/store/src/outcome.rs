@@ -1,7 +1,6 @@
-//! What comes back across the store seam, and by when.
+//! Outcomes of operations, as they come back across the store seam.
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tidegate_core::Verdict;
@@ -131,21 +130,5 @@ impl fmt::Display for Failure {
             Self::Slow => "the store is slow, and is left alone for a moment",
             Self::Other => "the store failed",
         })
-    }
-}
-
-/// When an answer is no longer wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deadline(Instant);
-
-impl Deadline {
-    /// `patience` after `start`, which is when the request arrived.
-    pub fn after(start: Instant, patience: Duration) -> Self {
-        Self(start + patience)
-    }
-
-    /// The moment itself.
-    pub const fn at(self) -> Instant {
-        self.0
     }
 }

@@ -23,7 +23,7 @@ impl Subject for Memory {
 
 #[tokio::test]
 async fn memory() {
-    run(|_| {
+    run(async |_| {
         let clock = Arc::new(ManualClock::default());
         Memory { store: MemoryStore::new(100_000, clock.clone()), clock }
     })

@@ -14,7 +14,7 @@ use crate::start::{StartError, retry_ports};
 use crate::tls::Certificates;
 use crate::wait;
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// An etcd server that is a cluster of its own. Its data outlive a crash, but not the handle.
 ///

@@ -16,8 +16,8 @@ use crate::program::find_program;
 use crate::start::{StartError, retry_ports};
 use crate::wait;
 
-const START: Duration = Duration::from_secs(30);
-const ANSWER: Duration = Duration::from_secs(10);
+const START: Duration = crate::wait::HANG_LIMIT;
+const ANSWER: Duration = crate::wait::HANG_LIMIT;
 
 /// A Prometheus that scrapes what it is told to, and can be asked what it found.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::program::{find_program, from_wheel};
 use crate::start::{StartError, retry_ports};
 use crate::wait;
 
-const START: Duration = Duration::from_secs(30);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// Where a reverse proxy is to be, for its configuration.
 #[derive(Debug, Clone, Copy)]

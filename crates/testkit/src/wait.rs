@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Longest wait for anything that must happen in a test. It only guards against hanging: on a machine with other work to do,
+/// everything takes longer, and nothing that comes late is wrong for that.
+pub const HANG_LIMIT: Duration = Duration::from_secs(120);
+
 /// Waits until the condition holds, and returns what it found.
 ///
 /// # Panics

@@ -17,7 +17,7 @@ use crate::program::find_program;
 use crate::start::{StartError, retry_ports};
 use crate::wait;
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// Where Debian puts the classes.
 const SERVER: &str = "/usr/share/java/zookeeper.jar";

@@ -145,6 +145,10 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        if let Some(refusal) = headers::refuse_padded(request.headers()) {
+            let refusal = Err(json(StatusCode::BAD_REQUEST, &refusal));
+            return LimitedFuture::decided(refusal, &mut self.inner, request);
+        }
         let limiter = &self.shared.limiter;
         if limiter.may_wait() || limiter.may_delay() {
             let (parts, body) = request.into_parts();

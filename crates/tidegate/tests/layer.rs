@@ -43,6 +43,18 @@ fn header<'r>(response: &'r Response<Body>, name: &str) -> Option<&'r str> {
 }
 
 #[tokio::test]
+async fn padded_values_are_refused() {
+    let (service, reached) = service(&[HeaderStyle::XRateLimit]);
+    for padded in [" alice", "alice ", "\talice"] {
+        let request = HttpRequest::get("/orders").header("x-user-id", padded).body(Body::empty()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{padded:?}");
+    }
+    assert_eq!(reached.load(Ordering::SeqCst), 0);
+    assert_eq!(header(&ask(&service, "/orders").await, "x-ratelimit-remaining"), Some("1"));
+}
+
+#[tokio::test]
 async fn allowed_goes_on_and_refused_does_not() {
     let (service, reached) = service(&[HeaderStyle::XRateLimit]);
     for left in ["1", "0"] {

@@ -25,7 +25,7 @@ fn rules(longest: Span) -> RuleSet {
 }
 
 /// Long enough for a busy machine.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 async fn on(redis: &Redis) -> Arc<Limiter> {
     let store = RedisStore::builder(redis.url().parse().unwrap()).timeout(DEADLINE).start().unwrap();

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::{Decision, RuleSet, Span, Status};
 
 use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
+use crate::error::ErrorBody;
 
 /// A family of rate limit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,19 @@ impl FromStr for HeaderStyle {
             .map(|(_, style)| style)
             .ok_or_else(|| format!("`{text}` is not a header style; use x-ratelimit or ietf"))
     }
+}
+
+/// Returns the answer to a request with a header whose value begins or ends with white space, if it has one.
+///
+/// HTTP/1 has such space trimmed and HTTP/2 forbids it (RFC 9113, 8.2.1), but its parsers let it pass. Left there, it would make a value
+/// another one: a key with a space would be counted by itself.
+pub fn refuse_padded(headers: &HeaderMap) -> Option<ErrorBody> {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let padded =
+        |value: &HeaderValue| is_space(value.as_bytes().first()) || is_space(value.as_bytes().last());
+    let (name, _) = headers.iter().find(|(_, value)| padded(value))?;
+    let message = format!("the value of header {name} begins or ends with white space; send it without");
+    Some(ErrorBody::field(name.as_str(), message))
 }
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");

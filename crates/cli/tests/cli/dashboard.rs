@@ -24,7 +24,7 @@ use tidegate_testkit::{Browser, ConsoleMessage, Redis};
 use crate::support::Server;
 
 /// Longer than anything on a page takes, on a machine that is busy with other things.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// What makes a machine that is busy with other things no outage.
 const PATIENT: [&str; 2] = ["--store-timeout", "1s"];

@@ -4,9 +4,8 @@
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
 
-use crate::support::{PATIENCE, Server, answer, begin, wait_for};
+use crate::support::{Server, answer, begin, wait_for};
 
 const REQUEST: &str = r#"{"user":"alice","resource":"/nothing/in/particular"}"#;
 
@@ -60,15 +59,13 @@ fn nothing_is_lost_under_load() {
 
 #[test]
 fn whoever_says_it_twice_means_at_once() {
-    let mut server = Server::start(&["--grace", "30s"]);
+    let mut server = Server::start(&["--grace", "1h"]);
     let mut slow = begin(&server.http, "POST", "/v1/check", REQUEST.len());
     slow.write_all(b"{").unwrap();
     server.signal("TERM");
     unready(&server);
-    let told = Instant::now();
     server.signal("TERM");
     assert_eq!(server.wait(), 1);
-    assert!(told.elapsed() < PATIENCE / 2);
     assert!(server.log().contains("told to end twice"), "{}", server.log());
 }
 

@@ -14,7 +14,7 @@ use tidegate_testkit::{Etcd, Postgres, Proxy, Zookeeper};
 use crate::support::{PATIENCE, Server, ask, run, wait_for, wait_within};
 
 /// Noticing a hang takes its time, and so does a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// How rules are written by other means than Tidegate's own.
 pub(crate) trait ByHand {

@@ -26,6 +26,7 @@ mod serve;
 mod shared_store;
 mod simulate;
 mod support;
+mod threads;
 mod tiers;
 mod together;
 mod token;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long anything may take before a test gives up: generous, for machines that are busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// The binary, in an environment of which Tidegate takes no notice.
 pub(crate) fn tidegate() -> Command {
@@ -162,6 +162,10 @@ impl Server {
     /// What the admin listener says.
     pub(crate) fn admin(&self, path: &str) -> (u16, String) {
         ask(&self.admin, "GET", path, "")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal to this process and to no other.

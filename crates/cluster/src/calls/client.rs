@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tidegate_store::deadline::{Late, until};
 use tidegate_store::peers::{Call, Called, NodeId};
 use tidegate_store::spans::Origin;
 use tidegate_store::{Deadline, Failure};
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use super::message::Packed;
 use super::peer::{Peer, Waiting};
@@ -66,9 +66,9 @@ impl Caller {
         let peer = self.peer(node, address);
         peer.submit(Waiting { call, deadline, reply });
         Box::pin(async move {
-            match timeout_at(deadline.into(), answer).await {
+            match until(deadline, answer).await {
                 Ok(answered) => answered.unwrap_or(Err(Failure::Other)),
-                Err(_) => {
+                Err(Late) => {
                     peer.look();
                     Err(Failure::Deadline)
                 }

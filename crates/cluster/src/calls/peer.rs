@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -13,10 +12,10 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tidegate_store::coalesce::{Added, Coalescer};
+use tidegate_store::deadline::{until, watch};
 use tidegate_store::peers::NodeId;
-use tidegate_store::{Breaker, BreakerSettings, Failure, Permit};
+use tidegate_store::{Breaker, BreakerSettings, Failure, Jitter, Permit};
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use super::grpc::{self, GRPC, MAX_BODY, URI};
 use super::link::{Link, Requests};
@@ -66,7 +65,7 @@ pub(super) struct Peer {
     link: tokio::sync::Mutex<Link>,
     breaker: Mutex<Breaker>,
     /// Anything random, for the breaker.
-    jitter: AtomicU32,
+    jitter: Jitter,
 }
 
 impl Peer {
@@ -75,7 +74,7 @@ impl Peer {
         let (coalescer, link) = (Coalescer::new(USUAL_PATIENCE), tokio::sync::Mutex::default());
         let mut seed = [0; 4];
         getrandom::fill(&mut seed).ok();
-        let jitter = AtomicU32::new(u32::from_le_bytes(seed));
+        let jitter = Jitter::new(u32::from_le_bytes(seed));
         Self { node, address, seals, coalescer, link, breaker, jitter }
     }
 
@@ -95,13 +94,13 @@ impl Peer {
 
     /// Looks whether calls are out that nobody has heard of for too long.
     pub(super) fn look(&self) {
-        self.breaker.lock().look(Instant::now(), self.jitter());
+        self.breaker.lock().look(Instant::now(), self.jitter.next());
     }
 
     /// Whether it is worth the while to wait for a request.
     fn lets_through(&self) -> bool {
         let (mut breaker, now) = (self.breaker.lock(), Instant::now());
-        breaker.look(now, self.jitter());
+        breaker.look(now, self.jitter.next());
         breaker.may_begin(now)
     }
 
@@ -130,14 +129,14 @@ impl Peer {
             return Some(Err((batch, Failure::Deadline)));
         }
         // Connecting is part of the call: a node that does not even accept connections is silent, too.
-        let Some(permit) = self.breaker.lock().begin(start, self.jitter()) else {
+        let Some(permit) = self.breaker.lock().begin(start, self.jitter.next()) else {
             return Some(Err((batch, Failure::LeftAlone)));
         };
         let (mut requests, generation) = match link.get(self.address).await {
             Ok(open) => open,
             Err(error) => {
                 tracing::debug!(address = %self.address, %error, "node not connected");
-                self.end(permit, false);
+                self.end(permit, None);
                 return Some(Err((batch, Failure::Connection)));
             }
         };
@@ -158,15 +157,16 @@ impl Peer {
         request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
         let last = calls.iter().map(|waiting| waiting.deadline).max().unwrap_or(now);
         let response = Box::pin(requests.send_request(request));
-        OnItsWay { calls, tie, until: last.max(now + REQUEST_LIMIT), response }
+        OnItsWay { calls, tie, last: last.max(now + REQUEST_LIMIT), response }
     }
 
     /// Waits for requests and tells everybody; says how long they took if all were answered.
     async fn receive_all(&self, sent: Sent) -> Option<Duration> {
         let Sent { requests, generation, start, permit } = sent;
-        let received = join_all(requests.into_iter().map(|request| self.receive(request))).await;
+        let received = join_all(requests.into_iter().map(|request| self.receive(request)));
+        let (received, unanswered) = watch(permit.begun(), &BREAKER.marks(), received).await;
         let answered = received.into_iter().all(|answered| answered);
-        self.end(permit, answered);
+        self.end(permit, answered.then_some(unanswered));
         if !answered {
             tracing::debug!(address = %self.address, "node connection given up");
             self.link.lock().await.give_up(generation);
@@ -176,8 +176,8 @@ impl Peer {
 
     /// Waits for a request and tells everybody; false if nothing came that the node could have sent.
     async fn receive(&self, request: OnItsWay) -> bool {
-        let OnItsWay { calls, tie, until, response } = request;
-        let read = timeout_at(until.into(), async { response::read(response.await?).await }).await;
+        let OnItsWay { calls, tie, last, response } = request;
+        let read = until(last, async { response::read(response.await?).await }).await;
         let body = match read.unwrap_or(Err(Refused::Lost)) {
             Ok(body) => body,
             Err(refused) => {
@@ -202,12 +202,8 @@ impl Peer {
     }
 
     /// Another number each time, evenly distributed from a random one on.
-    fn jitter(&self) -> u32 {
-        self.jitter.fetch_add(0x9E37_79B9, Ordering::Relaxed)
-    }
-
-    fn end(&self, permit: Permit, answered: bool) {
-        self.breaker.lock().end(permit, answered, Instant::now(), self.jitter());
+    fn end(&self, permit: Permit, unanswered: Option<Duration>) {
+        self.breaker.lock().end(permit, unanswered, Instant::now(), self.jitter.next());
     }
 }
 
@@ -223,7 +219,8 @@ struct Sent {
 struct OnItsWay {
     calls: Vec<Waiting>,
     tie: Tie,
-    until: Instant,
+    /// When it is given up.
+    last: Instant,
     response: Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>,
 }
 

@@ -10,6 +10,7 @@ use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Algorithm, Quota, Span, Tag};
 use tidegate_store::peers::{Answers, Asked, Call, NodeId, Replied, Reply, Seen};
 use tidegate_store::{Deadline, Failure, MemoryStore, Outcome, Store, SystemClock};
+use tidegate_testkit::wait::HANG_LIMIT;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -18,7 +19,7 @@ pub(crate) const OURS: &str = "the secret of the fleet that is tested";
 pub(crate) const THEIRS: &str = "the secret of somebody else altogether";
 
 /// Longer than anything takes that works.
-pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT: Duration = HANG_LIMIT;
 
 pub(crate) fn secret(text: &str) -> SharedKeyring {
     Keyring::parse(text).unwrap().shared()

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_cluster::{Cluster, Keyring, Member, Settings, StartError, Timing};
 use tidegate_core::{Secret, Tag};
 use tidegate_store::peers::{NodeId, Part};
+use tidegate_testkit::wait::HANG_LIMIT;
 
 pub(crate) const SECRET: &str = "a-secret-that-all-nodes-of-the-fleet-share";
 pub(crate) const OTHER: &str = "another-secret-that-is-long-enough-as-well";
@@ -37,7 +38,7 @@ pub(crate) async fn start(name: &str, peers: &[SocketAddr]) -> Arc<Cluster> {
 
 /// Starts a node where another was whose sockets may be open for a moment.
 pub(crate) async fn start_again(settings: Settings) -> Arc<Cluster> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + HANG_LIMIT;
     loop {
         match Cluster::start(settings.clone()).await {
             Ok(node) => return node,
@@ -72,7 +73,7 @@ pub(crate) fn patient(settings: &mut Settings) {
 
 /// Waits until it is so.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + HANG_LIMIT;
     while !holds() {
         assert!(Instant::now() < deadline, "not within a minute: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use tidegate_sources::{Event, RuleSource, Snapshot};
+use tidegate_sources::{Event, RULE_WORK, RuleSource, Snapshot};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -194,15 +194,14 @@ fn snapshot(event: Event) -> Result<Snapshot, Problems> {
 
 /// The routes of these documents, with what the `old` ones knew.
 async fn load(snapshot: Arc<Snapshot>, old: Option<Arc<Routes>>) -> Result<Routes, Problems> {
-    // Files are read for it, and requests want to be answered meanwhile.
-    let read = spawn_blocking(move || {
+    let read = move || {
         let routes = read(&snapshot)?;
         Ok(match old {
             Some(old) => routes.carry_over(&old),
             None => routes,
         })
-    });
-    read.await.map_err(|error| whole(format!("they could not be read: {error}")))?
+    };
+    RULE_WORK.run(read).await.map_err(|error| whole(error.to_string()))?
 }
 
 fn read(snapshot: &Snapshot) -> Result<Routes, Problems> {

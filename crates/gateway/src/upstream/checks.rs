@@ -9,8 +9,9 @@ use bytes::Bytes;
 use http::header::{HOST, USER_AGENT};
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Empty, Limited};
+use tidegate_store::deadline::within;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{Group, GroupClient, HealthCheck, Server, Turn};
 
@@ -68,7 +69,7 @@ impl Asking {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let answer = timeout(self.check.timeout, self.ask()).await;
+            let answer = within(self.check.timeout, self.ask()).await;
             let outcome = answer.unwrap_or(Err("health check: no answer in time".into()));
             let reason = outcome.as_ref().err().cloned().unwrap_or_default();
             match self.server.checked(&self.check, outcome, Instant::now()) {

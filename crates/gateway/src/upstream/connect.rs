@@ -17,8 +17,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::RwLock;
+use tidegate_store::deadline;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tower_service::Service;
 
 use super::pool::Keep;
@@ -81,10 +81,10 @@ impl Service<Uri> for Connector {
     fn call(&mut self, to: Uri) -> Self::Future {
         let must_agree = self.http2 && to.scheme() == Some(&Scheme::HTTPS);
         let connecting = self.inner.call(to);
-        let within = self.within;
+        let patience = self.within;
         Box::pin(async move {
             let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time");
-            let stream = timeout(within, connecting).await.map_err(late)??;
+            let stream = deadline::within(patience, connecting).await.map_err(late)??;
             if must_agree && !stream.connected().is_negotiated_h2() {
                 return Err("the server does not speak HTTP/2; set `protocol: http1` or `auto`".into());
             }

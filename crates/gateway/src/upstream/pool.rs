@@ -14,6 +14,7 @@ use http::{Request, Response, Uri};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use parking_lot::Mutex;
+use tidegate_server::DataPlane;
 use tokio::time::sleep;
 use tower_service::Service as _;
 
@@ -38,9 +39,11 @@ pub(crate) struct Keep {
     pub(crate) most: usize,
 }
 
-/// Those that wait for a request, the one that has waited longest first.
+/// Connections that wait for a request.
 struct Idle<B> {
-    waiting: VecDeque<(SendRequest<B>, Instant)>,
+    /// By the thread whose event loop has them, the one that has waited longest first: on any other thread, each request and each
+    /// answer would have to wake its owner.
+    waiting: Vec<VecDeque<(SendRequest<B>, Instant)>>,
     /// Whether somebody looks after those that nobody comes for.
     tended: bool,
 }
@@ -67,7 +70,7 @@ where
     B::Error: Into<BoxError>,
 {
     pub(crate) fn new(server: Uri, connector: Connector, keep: Keep) -> Self {
-        let idle = Mutex::new(Idle { waiting: VecDeque::new(), tended: false });
+        let idle = Mutex::new(Idle { waiting: Vec::new(), tended: false });
         Self { server, connector, keep, idle }
     }
 
@@ -97,7 +100,8 @@ where
     /// The connection that was used last, if there is one: those that are not needed grow old.
     fn take(&self, now: Instant) -> Option<SendRequest<B>> {
         let mut idle = self.idle.lock();
-        while let Some((sender, since)) = idle.waiting.pop_back() {
+        let waiting = idle.waiting.get_mut(DataPlane::current_thread())?;
+        while let Some((sender, since)) = waiting.pop_back() {
             if sender.is_ready() && now.saturating_duration_since(since) < self.keep.within {
                 return Some(sender);
             }
@@ -107,8 +111,12 @@ where
 
     fn put(self: &Arc<Self>, sender: SendRequest<B>, now: Instant) {
         let mut idle = self.idle.lock();
-        if idle.waiting.len() < self.keep.most {
-            idle.waiting.push_back((sender, now));
+        if idle.waiting.iter().map(VecDeque::len).sum::<usize>() < self.keep.most {
+            let thread = DataPlane::current_thread();
+            if idle.waiting.len() <= thread {
+                idle.waiting.resize_with(thread + 1, VecDeque::new);
+            }
+            idle.waiting[thread].push_back((sender, now));
             if !std::mem::replace(&mut idle.tended, true) {
                 tokio::spawn(tend(Arc::downgrade(self), self.keep.within));
             }
@@ -127,10 +135,12 @@ where
     /// Closes what has waited for too long; says whether anything waits still.
     fn close_old(&self, now: Instant) -> bool {
         let mut idle = self.idle.lock();
-        idle.waiting.retain(|(sender, since)| {
-            sender.is_ready() && now.saturating_duration_since(*since) < self.keep.within
-        });
-        idle.tended = !idle.waiting.is_empty();
+        for waiting in &mut idle.waiting {
+            waiting.retain(|(sender, since)| {
+                sender.is_ready() && now.saturating_duration_since(*since) < self.keep.within
+            });
+        }
+        idle.tended = idle.waiting.iter().any(|waiting| !waiting.is_empty());
         idle.tended
     }
 }

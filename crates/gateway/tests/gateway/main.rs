@@ -15,6 +15,7 @@ mod failures;
 mod forwarding;
 mod health;
 mod identity;
+mod padding;
 mod protocols;
 mod refusals;
 mod reload;

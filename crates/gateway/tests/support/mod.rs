@@ -5,15 +5,16 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tidegate_gateway::{Gateway, GatewayAddresses, GatewayConfig, Routes, RoutesFeed};
-use tidegate_server::{Config, RulesFeed, RunError};
+use tidegate_server::{Config, DataPlane, RulesFeed, RunError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Longer than anything here should take, even on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// Rules that are in nobody's way.
 pub(crate) const GENEROUS: &str =
@@ -50,7 +51,12 @@ impl Setup {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         Self {
             gateway: GatewayConfig { listen: any, ..GatewayConfig::default() },
-            node: Config { admin: any, grace: Duration::from_millis(10), ..Config::default() },
+            node: Config {
+                admin: any,
+                grace: Duration::from_millis(10),
+                data_plane: Some(DataPlane::start(NonZeroUsize::new(2).unwrap()).unwrap()),
+                ..Config::default()
+            },
             rules: GENEROUS.to_owned(),
             routes,
         }

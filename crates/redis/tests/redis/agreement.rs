@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tidegate_core::{Action, Algorithm, HoldId, Operation, Quota, Secret, Span, Take, Timestamp};
 use tidegate_store::conformance::Subject;
 use tidegate_store::{ManualClock, MemoryStore};
@@ -63,10 +64,10 @@ async fn agree(subject: &Explicit, algorithm: Algorithm, seed: u64) {
 }
 
 async fn all_agree(redis: &Redis, seed: u64) {
-    let subject = &Explicit::new(&redis.url()).await;
-    for algorithm in Algorithm::ALL {
-        agree(subject, algorithm, seed).await;
-    }
+    let url = redis.url();
+    let agreements =
+        Algorithm::ALL.map(async |algorithm| agree(&Explicit::new(&url).await, algorithm, seed).await);
+    join_all(agreements).await;
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
 

@@ -6,9 +6,7 @@ use tidegate_testkit::{Cluster, Program, Redis};
 use crate::support::Explicit;
 
 async fn conforms(url: &str) {
-    // The suite wants a store per check; one connection will do for all of them.
-    let subject = &Explicit::new(url).await;
-    run(|_| subject).await;
+    run(async |_| Explicit::new(url).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,6 @@
 //! Every algorithm in Redis against the same in the core: the same history, the same verdicts to the last figure.
 
+use futures_util::future::join_all;
 use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
 use tidegate_core::{Action, Algorithm, Operation, Quota, Span, Timestamp, Verdict};
 use tidegate_store::conformance::Subject;
@@ -8,6 +9,9 @@ use tidegate_testkit::{Program, Redis};
 use crate::support::{Dice, Explicit, apply, one, take};
 
 const STEPS: u64 = 12_000;
+
+/// Histories that the steps are divided among. They run side by side, because each of them waits for a server most of the time.
+const HISTORIES: u64 = 4;
 
 /// A counter of the core, kept as a store keeps it: what only looks is forgotten, unless the clock or the rules have
 /// moved it.
@@ -86,12 +90,13 @@ fn any_quota(dice: &mut Dice, algorithm: Algorithm) -> Quota {
     }
 }
 
-async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) {
+async fn one_agrees<C: Counter>(url: &str, algorithm: Algorithm, seed: u64) {
+    let subject = Explicit::new(url).await;
     let mut dice = Dice(seed | 1);
     let (mut kept, mut quota, mut version) = (Kept::<C>::new(), any_quota(&mut dice, algorithm), 1);
     let mut now = 1_704_067_200_000 + dice.roll(1 << 36);
     let (mut key, mut keys) = (format!("differential-{algorithm}-{seed}-0"), 0);
-    for step in 0..STEPS {
+    for step in 0..STEPS / HISTORIES {
         if dice.roll(150) == 0 {
             keys += 1;
             key = format!("differential-{algorithm}-{seed}-{keys}");
@@ -139,12 +144,20 @@ async fn agree<C: Counter>(subject: &Explicit, algorithm: Algorithm, seed: u64) 
     }
 }
 
+async fn agree<C: Counter>(url: &str, algorithm: Algorithm, seed: u64) {
+    let histories =
+        (0..HISTORIES).map(|history| one_agrees::<C>(url, algorithm, seed.rotate_left(8) + 2 * history));
+    join_all(histories).await;
+}
+
 async fn all_agree(redis: &Redis, seed: u64) {
-    let subject = &Explicit::new(&redis.url()).await;
-    agree::<TokenBucket>(subject, Algorithm::TokenBucket, seed).await;
-    agree::<FixedWindow>(subject, Algorithm::FixedWindow, seed).await;
-    agree::<SlidingWindow>(subject, Algorithm::SlidingWindow, seed).await;
-    agree::<SlidingLog>(subject, Algorithm::SlidingLog, seed).await;
+    let url = redis.url();
+    tokio::join!(
+        agree::<TokenBucket>(&url, Algorithm::TokenBucket, seed),
+        agree::<FixedWindow>(&url, Algorithm::FixedWindow, seed),
+        agree::<SlidingWindow>(&url, Algorithm::SlidingWindow, seed),
+        agree::<SlidingLog>(&url, Algorithm::SlidingLog, seed),
+    );
     assert_eq!(redis.keys_without_ttl(), Vec::<String>::new());
 }
 

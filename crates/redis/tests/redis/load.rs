@@ -18,7 +18,7 @@ use crate::support::{one, quota, take};
 
 /// Longer than any failover takes, however busy the machine is: sentinels that notice that it stood still do
 /// nothing for half a minute.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// More than is taken while a test runs.
 pub(crate) const LIMIT: u64 = 200_000;
@@ -152,6 +152,11 @@ impl Load {
             });
         }
         Self { store: Arc::clone(store), workers, tasks, stop, failures }
+    }
+
+    /// Returns the outcomes without a verdict so far, and how often each occurred.
+    pub(crate) fn failures(&self) -> BTreeMap<String, u64> {
+        self.failures.lock().clone()
     }
 
     /// What was said to callers of the users so far.

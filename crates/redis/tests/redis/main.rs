@@ -7,6 +7,7 @@ mod coalescing;
 mod conformance;
 mod deadlines;
 mod differential;
+mod event_loops;
 mod exactness;
 mod failover;
 mod groups;

@@ -371,8 +371,7 @@ async fn a_user_needs_the_permissions_that_are_listed_and_no_more() {
         let url = format!("redis://tidegate:secret@{}", redis.address());
         exercise(&connect(&url).await).await;
         if program == Program::Debian {
-            let subject = &Explicit::new(&url).await;
-            run(|_| subject).await;
+            run(async |_| Explicit::new(&url).await).await;
             for command in NEEDED {
                 assert!(redis.command_calls(command) > 0, "{command} is not needed");
             }

@@ -9,7 +9,7 @@ use tidegate_store::conformance::Subject;
 use tidegate_store::{Deadline, ManualClock, Outcome, Store};
 
 /// Long enough that nothing is ever late: what these tests are about is what is decided, not when.
-pub(crate) const PATIENT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// Keys in tests with a clock of their own outlive the test by a little.
 pub(crate) const TTL: Span = Span::from_secs(600);

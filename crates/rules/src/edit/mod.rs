@@ -42,6 +42,20 @@ pub fn rule_text(source: &Source<'_>, rule_id: &str) -> Result<Option<String>, E
     page.find(rule_id)?.map(|spot| text_of(&page, &spot)).transpose()
 }
 
+/// Returns several rules of a text like [`rule_text`], reading the text once; `None` for those that are not there or cannot be shown by
+/// themselves.
+pub fn rule_texts<'i>(
+    source: &Source<'_>,
+    rule_ids: impl IntoIterator<Item = &'i str>,
+) -> Vec<Option<String>> {
+    let page = Page::open(source).ok();
+    let text = |id| {
+        let page = page.as_ref()?;
+        text_of(page, &page.find(id).ok()??).ok()
+    };
+    rule_ids.into_iter().map(text).collect()
+}
+
 /// The text with the rule `rule_id` replaced by `rule`, or with `rule` after the last one if there is none yet.
 ///
 /// `rule` is a text, YAML or JSON, of exactly one rule with that id. Comments above a rule stay when it is replaced, unless

@@ -17,7 +17,7 @@ use tidegate_sources::{
     Action, ArchiveError, Author, BookError, Change, Guard, Record, RuleBook, Step, Subject, Wish,
 };
 
-use super::rules::{MAX_BYTES, invalid};
+use super::rules::{MAX_BYTES, interrupted, invalid};
 use super::{Door, rfc3339};
 use crate::body;
 use crate::caller::Caller;
@@ -253,6 +253,7 @@ pub(super) fn tagged(mut reply: Reply, version: Option<u64>) -> Reply {
 pub(super) fn refuse(error: &BookError) -> Reply {
     let (status, name) = match error {
         BookError::Invalid(problems) => return invalid(problems),
+        BookError::Interrupted(error) => return interrupted(*error),
         BookError::Edit { error, .. } if error.problems().is_some() => {
             return error.problems().map_or_else(Reply::default, invalid);
         }

@@ -1,13 +1,16 @@
 //! `GET /health`, `/livez`, `/readyz`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
+use bytes::Bytes;
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Door, rfc3339};
+use crate::data_plane;
 use crate::health::Change;
 use crate::node::InForce;
 use crate::reply::{self, Reply};
@@ -80,9 +83,15 @@ pub(super) async fn show(State(door): State<Arc<Door>>) -> Reply {
     reply::json(StatusCode::OK, &HealthBody::new(&door))
 }
 
-/// Whether the process is alive, which it shows by answering.
-pub(super) fn live() -> Reply {
-    plain(StatusCode::OK, "alive\n")
+/// Says whether the process is alive: it answers, and none of the threads that serve requests is stuck.
+pub(super) async fn live(State(door): State<Arc<Door>>) -> Reply {
+    let stuck =
+        |(name, time): (String, Duration)| format!("{name} has been stuck for {} s\n", time.as_secs());
+    let stuck: String = data_plane::stuck(&door.node.data_threads).map(stuck).collect();
+    if stuck.is_empty() {
+        return plain(StatusCode::OK, "alive\n");
+    }
+    plain(StatusCode::SERVICE_UNAVAILABLE, stuck)
 }
 
 /// Whether it wants requests: not if it is about to end, nor if it knows of rules that it does not have.
@@ -96,6 +105,6 @@ pub(super) async fn ready(State(door): State<Arc<Door>>) -> Reply {
     plain(StatusCode::OK, "ready\n")
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Reply {
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     reply::text(status, "text/plain; charset=utf-8", text)
 }

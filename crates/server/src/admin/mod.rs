@@ -25,7 +25,7 @@ use axum::extract::State;
 use axum::routing::{MethodRouter, delete, get, post, put};
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
-use tidegate_sources::Subject;
+use tidegate_sources::{OneAtATime, Subject};
 use tower::ServiceExt;
 
 use crate::base::Places;
@@ -84,7 +84,7 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/", "GET", get(page::show)),
         ("/dashboard/{file}", "GET", get(page::show_file)),
         ("/health", "GET", get(health::show)),
-        ("/livez", "GET", get(async || health::live())),
+        ("/livez", "GET", get(health::live)),
         ("/readyz", "GET", get(health::ready)),
         ("/metrics", "GET", get(scrape)),
         ("/v1/rules", "GET", get(rules::list)),
@@ -190,10 +190,14 @@ fn is_like(path: &str, known: &str) -> bool {
         && parts.iter().zip(known).all(|(part, known)| *part == known || known.starts_with('{'))
 }
 
+/// Writing metrics: thousands of rules have tens of thousands of series.
+static SCRAPES: OneAtATime = OneAtATime::new();
+
 async fn scrape(State(door): State<Arc<Door>>) -> Reply {
-    match metrics::scrape(&door.node) {
-        Ok(metrics) => text(StatusCode::OK, metrics::CONTENT_TYPE, metrics),
-        Err(_) => {
+    match SCRAPES.run(move || metrics::scrape(&door.node)).await {
+        Ok(Ok(metrics)) => text(StatusCode::OK, metrics::CONTENT_TYPE, metrics),
+        Err(error) => rules::interrupted(error),
+        Ok(Err(_)) => {
             Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the metrics cannot be written").into()
         }
     }

@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use tidegate_rules::{Problem, Problems, Source, decode, load, to_json};
-use tidegate_sources::{Aside, Change, Guard, Subject, Wish};
+use tidegate_sources::{Aside, Change, Guard, Interrupted, RULE_WORK, Subject, Wish};
 
 use super::Door;
 use super::change::{book, read, refuse, tagged};
@@ -148,13 +148,10 @@ pub(super) async fn validate(State(door): State<Arc<Door>>, request: Request<Bod
     if let Some(rule_id) = rule_id {
         return validate_among(&door, rule_id, &bytes, guard).await;
     }
-    // A large document takes a while, during which others want to be answered.
-    match tokio::task::spawn_blocking(move || problems(&bytes)).await {
+    match RULE_WORK.run(move || problems(&bytes)).await {
         Ok(None) => reply::json(StatusCode::OK, &Valid { valid: true, errors: Vec::new() }),
         Ok(Some(problems)) => invalid(&problems),
-        Err(_) => {
-            Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the document could not be read").into()
-        }
+        Err(error) => interrupted(error),
     }
 }
 
@@ -188,6 +185,11 @@ fn problems(bytes: &[u8]) -> Option<Problems> {
         Ok(text) => load(&[Source { name: DOCUMENT, text }], 0).err(),
         Err(problem) => Some(problem.into()),
     }
+}
+
+/// The answer when something could not be done to its end.
+pub(super) fn interrupted(error: Interrupted) -> Reply {
+    Wrong::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()).into()
 }
 
 /// The answer to rules with these problems.

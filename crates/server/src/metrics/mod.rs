@@ -9,6 +9,7 @@ mod descriptors;
 mod insight;
 mod modes;
 mod store;
+mod threads;
 mod tiers;
 mod traces;
 mod waiting;
@@ -103,6 +104,7 @@ impl Collector for Scrape {
         let help = "Decisions taken without the store: counted by this node, failed open or unavailable";
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
+        threads::encode(&node.data_threads, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;
         waiting::encode(&node.limiter, &mut encoder)?;
         insight::encode(&node.insight, &mut encoder)?;

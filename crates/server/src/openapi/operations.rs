@@ -267,7 +267,11 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
             "Its mode, whichever it is",
             &schemas.response::<HealthBody>(),
         ),
-        get("/livez", "Whether the process is alive").answers_text(200, "It is", plain),
+        get("/livez", "Whether the process is alive").answers_text(200, "It is", plain).answers_text(
+            503,
+            "A thread that serves requests is stuck; the node should be restarted",
+            plain,
+        ),
         get("/readyz", "Whether it wants requests").answers_text(200, "It does", plain).answers_text(
             503,
             "It is draining, or some of its rules cannot be read",

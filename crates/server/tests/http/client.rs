@@ -1,6 +1,7 @@
 //! A server in this process and a client that talks to it over real connections.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate::{ManualClock, Timestamp};
-use tidegate_server::{Addresses, Config, RulesFeed, RunError, Server};
+use tidegate_server::{Addresses, Config, DataPlane, RulesFeed, RunError, Server};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 pub(crate) const START_MS: u64 = 1_704_067_200_000;
 
 /// Long enough for a busy machine, short enough to be told of a hang.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// A server that runs until it is stopped or dropped.
 pub(crate) struct Running {
@@ -29,10 +30,11 @@ pub(crate) struct Running {
     pub(crate) task: JoinHandle<Result<(), RunError>>,
 }
 
-/// Any free ports, no waiting at the end, and a clock that stands still.
+/// Any free ports, no waiting at the end, a clock that stands still, and two threads that serve.
 pub(crate) fn config() -> Config {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     Config {
+        data_plane: Some(DataPlane::start(NonZeroUsize::new(2).unwrap()).unwrap()),
         http: anywhere,
         grpc: anywhere,
         admin: anywhere,

@@ -24,5 +24,6 @@ mod protocol;
 mod rate_limit;
 mod reload;
 mod shared_store;
+mod threads;
 mod tiers;
 mod waiting;

@@ -17,12 +17,21 @@ rules:
 
 const BODY: &str = r#"{"user":"alice","resource":"/"}"#;
 
-/// Sends bytes and reads until the server hangs up, or as much as one answer.
+/// Sends these bytes and reads until the server hangs up.
 async fn raw(address: std::net::SocketAddr, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    read_after(TcpStream::connect(address).await.unwrap(), bytes, async |_| {}).await
+}
+
+/// Sends these bytes and hangs up, which is to give up: it may be answered or not.
+async fn raw_and_gone(address: std::net::SocketAddr, bytes: &[u8]) -> String {
+    let hang_up = async |stream: &mut TcpStream| drop(stream.shutdown().await);
+    read_after(TcpStream::connect(address).await.unwrap(), bytes, hang_up).await
+}
+
+async fn read_after(mut stream: TcpStream, bytes: &[u8], then: impl AsyncFnOnce(&mut TcpStream)) -> String {
     // The server may hang up before it has read all.
     stream.write_all(bytes).await.ok();
-    stream.shutdown().await.ok();
+    then(&mut stream).await;
     let mut answer = Vec::new();
     tokio::time::timeout(DEADLINE, stream.read_to_end(&mut answer)).await.expect("in time").ok();
     String::from_utf8_lossy(&answer).into_owned()
@@ -108,11 +117,32 @@ async fn garbage_harms_nobody() {
         many_headers.as_bytes(),
     ] {
         for address in [server.addresses.http, server.addresses.admin, server.addresses.grpc] {
-            let answer = raw(address, bytes).await;
+            let answer = raw_and_gone(address, bytes).await;
             assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
         }
     }
     assert_eq!(server.check(BODY).await.json()["remaining"], 999);
+}
+
+/// HTTP/1 trims them, so that an identity would be another one over HTTP/2.
+#[tokio::test]
+async fn padded_header_values_are_refused_over_http_2() {
+    let server = start(RULES).await;
+    let address = server.addresses.http;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut authorize = async |user: &str| {
+        let request = http::Request::get(format!("http://{address}/v1/authorize"));
+        let request = request.header("x-original-uri", "/").header("x-user-id", user);
+        sender.send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap().status().as_u16()
+    };
+    for padded in [" alice", "alice ", "\talice", "alice\t"] {
+        assert_eq!(authorize(padded).await, 400, "{padded:?}");
+    }
+    assert_eq!(authorize("alice").await, 200);
+    assert_eq!(server.check(BODY).await.json()["remaining"], 998);
 }
 
 #[tokio::test]
@@ -133,7 +163,9 @@ async fn connections_beyond_the_limit_wait_their_turn() {
 /// Time passes as fast as nothing happens, so that patience ends at once.
 #[tokio::test(start_paused = true)]
 async fn slow_clients_are_not_waited_for() {
-    let server = start(RULES).await;
+    // All on the thread whose time passes so.
+    let config = Config { data_plane: None, ..config() };
+    let server = start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await;
     let mut answers = Vec::new();
     for sent in [
         "",

@@ -1,9 +1,10 @@
 //! Documents as they would be, while changes are put together.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tidegate_rules::{
-    Document, EditError, Problems, Source, compile, put_rule, read, remove_rule, rule_text, split,
+    Document, EditError, Problems, Source, compile, put_rule, read, remove_rule, rule_text, rule_texts, split,
 };
 
 use super::{BookError, Entry, Guard, Listing, Plan, Step};
@@ -14,8 +15,8 @@ use crate::mend::{Aside, Mended};
 const MAX_EDITS: usize = 1000;
 
 /// All documents of an archive, some of them changed.
-pub(super) struct Desk<'a> {
-    archive: &'a dyn RuleArchive,
+pub(super) struct Desk {
+    archive: Arc<dyn RuleArchive>,
     sheets: Vec<Sheet>,
     /// Where each document is, by name.
     names: HashMap<String, usize>,
@@ -26,6 +27,16 @@ pub(super) struct Desk<'a> {
     /// Whether each document is taken by itself.
     apart: bool,
     steps: Vec<Step>,
+}
+
+/// A change of a rule or a document, with what is to be written.
+pub(super) struct Edit {
+    pub(super) subject: Subject,
+    /// What it is to be; `None` if it is to be taken away.
+    pub(super) text: Option<String>,
+    pub(super) guard: Guard,
+    /// The version that it goes back to, if that is why.
+    pub(super) back_to: Option<u64>,
 }
 
 /// One document.
@@ -64,8 +75,8 @@ impl Sheet {
     }
 }
 
-impl<'a> Desk<'a> {
-    pub(super) fn new(archive: &'a dyn RuleArchive, contents: Contents, mended: Mended) -> Self {
+impl Desk {
+    pub(super) fn new(archive: Arc<dyn RuleArchive>, contents: Contents, mended: Mended) -> Self {
         let mut good: HashMap<String, Option<String>> =
             mended.documents.into_iter().map(|document| (document.name, document.text.ok())).collect();
         // Those that are taken together are what is written: to be mended by hand, with all that is in them.
@@ -137,8 +148,8 @@ impl<'a> Desk<'a> {
             if !self.apart || !matches!(&*ids, [id] if self.archive.place_of_rule(id) == sheet.name) {
                 documents.push((sheet.name.clone(), version));
             }
-            for name in ids {
-                let text = rule_text(&source, &name).ok().flatten();
+            let texts = rule_texts(&source, ids.iter().map(String::as_str));
+            for (name, text) in ids.into_iter().zip(texts) {
                 rules.push(Entry { name, document: sheet.name.clone(), version, text });
             }
         }
@@ -176,8 +187,17 @@ impl<'a> Desk<'a> {
         )))
     }
 
+    /// Carries out a change.
+    pub(super) fn edit(&mut self, edit: Edit) -> Result<(), BookError> {
+        let Edit { subject, text, guard, back_to } = edit;
+        match text {
+            Some(text) => self.put(subject, text, guard, back_to),
+            None => self.delete(subject, guard, back_to),
+        }
+    }
+
     /// Has a rule or a document be `text`; because it was so at version `back_to`, if that is why.
-    pub(super) fn put(
+    fn put(
         &mut self,
         subject: Subject,
         text: String,
@@ -226,12 +246,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Takes a rule or a document away.
-    pub(super) fn delete(
-        &mut self,
-        subject: Subject,
-        guard: Guard,
-        back_to: Option<u64>,
-    ) -> Result<(), BookError> {
+    fn delete(&mut self, subject: Subject, guard: Guard, back_to: Option<u64>) -> Result<(), BookError> {
         self.check_guard(&subject, guard)?;
         let Some(place) = self.place_of(&subject) else { return Err(BookError::NotFound(subject)) };
         self.check_count(place)?;

@@ -3,6 +3,7 @@
 use tidegate_rules::{EditError, Problems};
 
 use crate::archive::{ArchiveError, Subject};
+use crate::one_at_a_time::Interrupted;
 
 /// Why rules could not be looked at or were not changed. The text says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +11,9 @@ pub enum BookError {
     /// The source cannot be asked, or refuses.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// The rules could not be looked at to the end.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// There is no such rule or document.
     #[error("there is no {}", describe(.0))]
     NotFound(Subject),

@@ -22,7 +22,7 @@ const CHANNEL: &str = "tidegate_tiers";
 /// How many users are looked up at once.
 const CONNECTIONS: u32 = 4;
 
-/// How long a look-up may take; whoever waits may be less patient.
+/// Time after which a look-up fails unless stated otherwise; requests may wait for it for less.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many changes may wait to be heard before they become one of everybody's.
@@ -39,6 +39,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct PostgresTiers {
     url: PostgresUrl,
+    patience: Duration,
     /// One for each server.
     pools: Vec<PgPool>,
     /// Which server to ask.
@@ -62,22 +63,27 @@ pub enum TierChange {
 impl PostgresTiers {
     /// The tiers in the database that `url` names. Nothing is connected yet.
     pub fn new(url: PostgresUrl) -> Self {
+        Self::with_patience(url, PATIENCE)
+    }
+
+    /// Creates what [`new`](Self::new) does, with look-ups that fail after `patience` instead of two seconds.
+    pub fn with_patience(url: PostgresUrl, patience: Duration) -> Self {
         let pool = |place: Place<'_>| {
             PgPoolOptions::new()
                 .max_connections(CONNECTIONS)
-                .acquire_timeout(PATIENCE)
+                .acquire_timeout(patience)
                 // Those that were lost are found when they are to be used.
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .connect_lazy_with(place.options())
         };
         let pools = Place::all(&url, 0).map(pool).collect();
-        Self { url, pools, turn: AtomicUsize::new(0) }
+        Self { url, patience, pools, turn: AtomicUsize::new(0) }
     }
 
     /// A user's tier: that within its tenant, or else that of the user in all tenants. `None` if there is neither.
     ///
-    /// Fails in two seconds at the latest; if the URL names several servers, the next call asks another.
+    /// Fails after two seconds, or what was stated instead; if the URL names several servers, the next call asks another.
     pub fn tier_of<'a>(&'a self, tenant: Option<&'a str>, user: &'a str) -> Answer<'a, Option<String>> {
         Box::pin(self.look_up(tenant, user))
     }
@@ -91,7 +97,7 @@ impl PostgresTiers {
             "SELECT tier FROM tidegate_users WHERE user_id = $2 AND tenant IN ($1, '') ORDER BY tenant = '' LIMIT 1",
         );
         let question = question.bind(tenant.unwrap_or_default()).bind(user);
-        let trouble = match timeout(PATIENCE, question.fetch_optional(pool)).await {
+        let trouble = match timeout(self.patience, question.fetch_optional(pool)).await {
             Ok(Ok(row)) => return Ok(row.map(|(tier,): (String,)| tier)),
             Ok(Err(error)) => place.trouble(&error),
             Err(_) => place.silent(),

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tidegate_sources::{Event, FileSource, RuleSource, Snapshot};
 use tokio::time::{sleep, timeout};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// A source and the folder it reads from.
 struct Scene {

@@ -6,7 +6,7 @@ use tidegate_sources::{Event, RuleSource, Snapshot};
 use tokio::time::timeout;
 
 /// Noticing a hang takes its time, and so does a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// A source, and what it has told so far.
 pub(crate) struct Scene {

@@ -26,8 +26,10 @@ impl Bench {
         self.breaker.begin(self.now, u32::MAX / 2)
     }
 
+    /// Ends a call that was not answered until now, or is not at all.
     fn end(&mut self, permit: Permit, answered: bool) {
-        self.breaker.end(permit, answered, self.now, u32::MAX / 2);
+        let unanswered = answered.then(|| self.now.duration_since(permit.begun()));
+        self.breaker.end(permit, unanswered, self.now, u32::MAX / 2);
     }
 
     /// A call that takes no time.
@@ -109,6 +111,17 @@ fn slow_answers_are_failures() {
 }
 
 #[test]
+fn a_call_that_took_long_because_nobody_listened_is_no_failure() {
+    let mut bench = Bench::new(BreakerSettings::FAST);
+    for _ in 0..100 {
+        let permit = bench.begin().unwrap();
+        bench.pass(BreakerSettings::FAST.slow * 2);
+        bench.breaker.end(permit, Some(Duration::ZERO), bench.now, 0);
+    }
+    assert_eq!(bench.state(), BreakerState::Closed);
+}
+
+#[test]
 fn silence_opens_it_soon() {
     let mut bench = Bench::new(BreakerSettings::FAST);
     bench.pass(Duration::from_secs(100));
@@ -164,7 +177,7 @@ fn tries_are_spread() {
         let mut breaker = Breaker::new(BreakerSettings::FAST, now);
         (0..5).for_each(|_| {
             let permit = breaker.begin(now, 0).unwrap();
-            breaker.end(permit, false, now, jitter);
+            breaker.end(permit, None, now, jitter);
         });
         let first = (0..3000).find(|&ms| breaker.begin(now + MS * ms, 0).is_some());
         MS * first.expect("it tries")
@@ -228,7 +241,7 @@ proptest! {
                     let Some(position) = out.len().checked_sub(ago + 1) else { continue };
                     let permit = out.remove(position);
                     let counts = permit.era == bench.breaker.era && before == BreakerState::Closed;
-                    let went = settings.went(answered, bench.now.duration_since(permit.begun));
+                    let went = settings.went(answered.then(|| bench.now.duration_since(permit.begun())));
                     bench.end(permit, answered);
                     if counts {
                         heard.push((bench.now, went == Went::Wrong, went == Went::Slowly));

@@ -6,8 +6,11 @@ use super::{Bench, SECRET, Subject, quota};
 use crate::{Action, HoldId};
 
 async fn with_id<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64, id: &str) -> bool {
-    let take = bench.take(0, "alice", quota, cost);
-    bench.one(Take { request_id: Some(SECRET.request_id(id)), ..take }, Action::Take).await.allowed
+    bench.one(named(bench, quota, cost, id), Action::Take).await.allowed
+}
+
+fn named<'r, S: Subject>(bench: &'r Bench<'_, S>, quota: Quota, cost: u64, id: &str) -> Take<'r> {
+    Take { request_id: Some(SECRET.request_id(id)), ..bench.take(0, "alice", quota, cost) }
 }
 
 pub(super) async fn a_retry_is_free<S: Subject>(subject: &S) {
@@ -29,10 +32,9 @@ pub(super) async fn an_id_is_no_way_around<S: Subject>(subject: &S) {
     let bench = Bench::new("around", subject);
     for algorithm in Algorithm::ALL {
         let quota = quota(algorithm, 100, 60);
-        let mut admitted = 0;
-        for _ in 0..10_000 {
-            admitted += u64::from(with_id(&bench, quota, 1, "same").await);
-        }
+        let same = std::iter::repeat_n(named(&bench, quota, 1, "same"), 10_000);
+        let verdicts = bench.in_order(same, Action::Take).await;
+        let admitted = verdicts.iter().filter(|verdict| verdict.allowed).count();
         assert_eq!(admitted, 103, "{algorithm}: the limit and three replays");
     }
 }
@@ -64,9 +66,8 @@ pub(super) async fn a_hold_admits_nobody_yet<S: Subject>(subject: &S) {
 pub(super) async fn ids_are_forgotten<S: Subject>(subject: &S) {
     let bench = Bench::new("ids", subject);
     let slow = quota(Algorithm::TokenBucket, 2_000, 3_600);
-    for number in 0..1_100 {
-        assert!(with_id(&bench, slow, 1, &number.to_string()).await);
-    }
+    let takes = (0..1_100).map(|number| named(&bench, slow, 1, &number.to_string()));
+    assert!(bench.in_order(takes, Action::Take).await.iter().all(|verdict| verdict.allowed));
     let left = bench.left(0, "alice", slow).await;
     assert!(with_id(&bench, slow, 1, "1099").await && with_id(&bench, slow, 1, "7").await);
     assert_eq!(bench.left(0, "alice", slow).await, left - 1, "1,024 per key; those beyond count as new");

@@ -30,7 +30,8 @@ use smallvec::SmallVec;
 use tidegate_core::{Action, Group, Operation, Timestamp};
 
 use crate::clock::Clock;
-use crate::outcome::{Deadline, Failure, Outcome, Outcomes};
+use crate::deadline::Deadline;
+use crate::outcome::{Failure, Outcome, Outcomes};
 use crate::{Answer, Store};
 use shard::{Looked, Shard};
 

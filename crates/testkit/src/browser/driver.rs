@@ -12,7 +12,7 @@ use crate::program::find_program;
 use crate::start::{StartError, retry_ports};
 use crate::wait;
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// Chromium's WebDriver server, and all processes of the browser that it starts.
 ///

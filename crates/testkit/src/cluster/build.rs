@@ -80,9 +80,11 @@ impl ClusterOptions {
 
 fn give_out_slots(nodes: &[Redis]) {
     let slots: Vec<String> = (0..SLOTS).map(|slot| slot.to_string()).collect();
-    for (index, (node, share)) in nodes.iter().zip(slots.chunks(SLOTS.div_ceil(MASTERS))).enumerate() {
-        // Masters that start out with one epoch would first have to settle whose is whose.
+    for (index, node) in nodes.iter().enumerate() {
+        // Nodes that start out with one epoch would first have to settle whose is whose, those without slots, too.
         node.query::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+    }
+    for (node, share) in nodes.iter().zip(slots.chunks(SLOTS.div_ceil(MASTERS))) {
         let command: Vec<&str> =
             ["CLUSTER", "ADDSLOTS"].into_iter().chain(share.iter().map(String::as_str)).collect();
         node.query::<()>(&command);

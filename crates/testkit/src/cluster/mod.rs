@@ -14,7 +14,7 @@ pub use self::build::ClusterOptions;
 pub use self::migration::Migration;
 
 /// Long enough for an election that has to be held twice.
-const SETTLE: Duration = Duration::from_secs(30);
+const SETTLE: Duration = crate::wait::HANG_LIMIT;
 
 /// Three masters that share all slots, and a replica of each.
 ///
@@ -142,7 +142,7 @@ impl Cluster {
         let first = views.first()?;
         let all_known = first.roles().len() == views.len();
         let agreed = views.iter().all(|view| view.roles() == first.roles());
-        (all_known && agreed).then(|| first.clone())
+        (all_known && agreed && first.epochs_differ()).then(|| first.clone())
     }
 
     #[track_caller]

@@ -13,7 +13,7 @@ use crate::process::{Launch, Process};
 use crate::program::find_program;
 use crate::wait;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = crate::wait::HANG_LIMIT;
 
 /// What keeps a namespace there as long as it runs.
 const KEEPER: &str = "sleep";

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::process::Process;
 use crate::wait;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = crate::wait::HANG_LIMIT;
 
 /// Stops all of them. The first goes first, so that none is added meanwhile.
 pub(super) fn pause(process: &Process) {

@@ -19,7 +19,7 @@ use crate::start::{StartError, retry_ports};
 use crate::tls::Certificates;
 use crate::wait;
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// Who may do everything. On the machine itself, which is what [`Postgres::psql`] uses, no password is asked for.
 const SUPERUSER: &str = "postgres";

@@ -16,7 +16,7 @@ use crate::wait;
 
 pub use rustix::process::Signal;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = crate::wait::HANG_LIMIT;
 
 /// How much of a log a failure shows.
 const TAIL: usize = 20;

@@ -8,7 +8,7 @@ use redis::{
 };
 
 /// Long enough for a busy machine, short enough for a test that asks a paused server by mistake.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = crate::wait::HANG_LIMIT;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Login {

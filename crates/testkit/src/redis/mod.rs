@@ -20,7 +20,7 @@ use crate::wait;
 pub(crate) use self::client::Login;
 pub use self::options::RedisOptions;
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = crate::wait::HANG_LIMIT;
 
 /// A Redis server without persistence.
 ///

@@ -16,7 +16,7 @@ const NAME: &str = "mymaster";
 
 /// Long enough for a failover that has to be tried twice, by sentinels that do nothing for half a minute
 /// because they have noticed that the machine stood still.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = crate::wait::HANG_LIMIT;
 
 /// A master, two replicas and three sentinels, two of which must agree.
 ///

@@ -11,7 +11,7 @@ use tidegate_testkit::Browser;
 use crate::{SOON, exists};
 
 /// Longer than a page takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 const PAGE: &str = r#"<!doctype html><title>Page</title>
 <style>body { margin: 0; background: rgb(255, 255, 255) }

@@ -15,7 +15,7 @@ mod redis_server;
 use std::time::Duration;
 
 /// Longer than anything here takes.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// Whether a process exists. One that has ended and was not yet waited for does not.
 fn exists(pid: u32) -> bool {

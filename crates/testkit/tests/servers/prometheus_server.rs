@@ -8,7 +8,7 @@ use std::{fs, thread};
 use tidegate_testkit::{Prometheus, wait};
 
 /// Longer than some scrapes take on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 const RULES: &str = "
 groups:

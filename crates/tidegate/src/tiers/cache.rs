@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_core::{Request, RuleSet, Secret};
+use tidegate_store::deadline::{Late, until};
 use tokio::runtime::Handle;
 use tokio::sync::watch::{self, Receiver};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::answers::{Answers, Entry, Key};
 use super::landing::{Landed, Landing};
@@ -50,6 +51,8 @@ struct State {
     number: u64,
     /// What look-ups up to this one have found may have changed since.
     doubted: u64,
+    /// Number of the latest look-up that was answered.
+    answered: u64,
     pause: Pause,
     problem: Option<String>,
 }
@@ -88,6 +91,7 @@ impl TierCache {
             flying: 0,
             number: 0,
             doubted: 0,
+            answered: 0,
             pause: Pause::default(),
             problem: None,
         };
@@ -209,14 +213,15 @@ impl TierCache {
         state.flying = state.flying.saturating_sub(1);
         match result {
             Ok(_) => {
+                state.answered = state.answered.max(number);
                 state.pause.end();
                 state.problem = None;
             }
-            Err(problem) if number > state.doubted => {
+            Err(problem) if number > state.answered.max(state.doubted) => {
                 state.pause.failed(now);
                 state.problem = Some(problem.clone());
             }
-            // It was asked before there was news from the other side, which therefore is back.
+            // The other side has answered or sent news since it was asked, and therefore is back.
             Err(_) => {}
         }
         if state.flights.get(&key).is_none_or(|flight| flight.number != number) {
@@ -272,13 +277,13 @@ impl Waiting {
         let Self { cache, started, mut landed, before } = self;
         let deadline = started.min(Instant::from_std(arrived)) + patience;
         let landing = async { landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone()) };
-        match timeout_at(deadline, landing).await {
+        match until(deadline, landing).await {
             Ok(Some(Ok(tier))) => {
                 let outcome = if tier.is_some() { Outcome::Miss } else { Outcome::Absent };
                 cache.told(tier, outcome)
             }
             Ok(Some(Err(())) | None) => cache.told(before, Outcome::Failed),
-            Err(_) => cache.told(before, Outcome::Late),
+            Err(Late) => cache.told(before, Outcome::Late),
         }
     }
 }

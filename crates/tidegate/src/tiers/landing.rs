@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_store::deadline::within;
 use tokio::sync::watch::Sender;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::Tier;
 use super::answers::Key;
@@ -44,7 +45,7 @@ impl Landing {
     /// Looks the user up, and lands.
     pub(super) async fn look_up(mut self, tenant: Option<String>, user: String) {
         let cache = Arc::clone(&self.cache);
-        self.result = match timeout(PATIENCE, cache.lookup().tier_of(tenant.as_deref(), &user)).await {
+        self.result = match within(PATIENCE, cache.lookup().tier_of(tenant.as_deref(), &user)).await {
             Ok(Ok(tier)) => Ok(tier.filter(|name| name.len() <= LONGEST_NAME).map(Arc::from)),
             Ok(Err(problem)) => Err(problem),
             Err(_) => Err(format!("a look-up took longer than {PATIENCE:?}")),

@@ -347,6 +347,21 @@ async fn a_look_up_that_panics_or_never_ends_is_over_some_time() {
     assert_eq!(scene.outcomes(), "miss 1, late 1, failed 1");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_comes_after_a_later_answer_is_no_problem() {
+    let scene = Scene::new();
+    (*scene.elsewhere.takes.lock(), *scene.elsewhere.gone.lock()) = (Duration::from_secs(2), true);
+    for stranger in ["bob", "carol", "dave", "erin", "frank", "grace"] {
+        assert_eq!(scene.tier(stranger).await, None);
+    }
+    (*scene.elsewhere.takes.lock(), *scene.elsewhere.gone.lock()) = (Duration::ZERO, false);
+    assert_eq!(scene.tier("ann").await.as_deref(), Some("gold"));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(scene.cache.problem(), None);
+    scene.elsewhere.set("henry", "gold");
+    assert_eq!(scene.tier("henry").await.as_deref(), Some("gold"), "look-ups are not paused");
+}
+
 #[test]
 fn without_a_runtime_there_is_the_default() {
     let scene = Scene::new();
@@ -358,7 +373,8 @@ fn without_a_runtime_there_is_the_default() {
 fn a_runtime_that_ends_takes_its_look_ups_along() {
     let scene = Scene::new();
     *scene.elsewhere.takes.lock() = Duration::from_secs(1);
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime().block_on(async { assert_eq!(scene.tier("ann").await, None) });
     *scene.elsewhere.takes.lock() = Duration::ZERO;
     scene.cache.doubt_all();

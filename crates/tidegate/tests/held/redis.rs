@@ -13,7 +13,7 @@ use crate::story::{
 };
 
 /// Long enough that nothing is ever late.
-const PATIENT: Duration = Duration::from_secs(20);
+const PATIENT: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 async fn limiter(url: &str, rules: Vec<Rule>) -> Limiter {
     let store = RedisStore::builder(url.parse().unwrap()).timeout(PATIENT).start().unwrap();

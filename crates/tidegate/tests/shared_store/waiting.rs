@@ -13,7 +13,7 @@ use crate::fake::Say::{self, No, Unavailable, Yes};
 use crate::fake::{Fake, rule, rule_set};
 
 /// Long enough for a busy machine.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// Refusals say to come back in a minute, so that only what really happens lets anybody go earlier.
 fn limiter(store: &Arc<Fake>, policy: OnStoreFailure, remember: bool) -> Arc<Limiter> {

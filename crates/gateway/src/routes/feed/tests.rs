@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 use crate::upstream::Failure;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// A source that says what a test has it say.
 struct Said {

@@ -17,7 +17,7 @@ use crate::body::Outgoing;
 use crate::routes::Routes;
 use crate::upstream::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 /// A server that answers `ok` until it is told to hang up, and says how many are connected.
 struct Server {

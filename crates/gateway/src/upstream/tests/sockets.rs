@@ -30,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::routes::Routes;
 use crate::upstream::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = tidegate_testkit::wait::HANG_LIMIT;
 
 fn group(settings: &str) -> Result<Arc<Group>, String> {
     let text = format!("upstreams:\n  api: {settings}\nroutes: [{{upstream: api}}]\n");

@@ -97,7 +97,9 @@ async fn files_that_make_no_sense_are_named() {
 /// Time stands still but for what is waited for: an hour of it takes no time.
 #[tokio::test(start_paused = true)]
 async fn an_old_connection_is_ended_and_its_client_makes_another() {
-    let config = Config { grpc_max_connection_age: Some(Duration::from_secs(60)), ..config() };
+    // All on the thread whose time passes so.
+    let config =
+        Config { grpc_max_connection_age: Some(Duration::from_secs(60)), data_plane: None, ..config() };
     let server = start_with(config, RulesFeed::fixed("rules.yaml", RULES)).await;
     let stream = TcpStream::connect(server.addresses.grpc).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(

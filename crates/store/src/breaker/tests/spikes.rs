@@ -160,7 +160,7 @@ proptest! {
                 let begun = bench.now;
                 if let Some(permit) = bench.breaker.begin(bench.now, jitter) {
                     bench.pass(took);
-                    bench.breaker.end(permit, true, bench.now, jitter);
+                    bench.breaker.end(permit, Some(took), bench.now, jitter);
                     if before != BreakerState::Closed {
                         fast.push((begun, took <= FAST.spike.unwrap().slow));
                     }
