@@ -12,6 +12,7 @@ const PATHS = {
   mode: 'M4 17a8 8 0 1 1 16 0M12 17l4-6',
   store: 'M4 6c0-4 16-4 16 0s-16 4-16 0v12c0 4 16 4 16 0V6M4 12c0 4 16 4 16 0',
   breaker: 'M13 3L5 14h6l-1 7l8-11h-6z',
+  tiers: 'M4 20h16M6 16h12M8 12h8M10 8h4M12 4v4',
   rules: 'M6 3h9l4 4v14H6zM9 11h7M9 15h7',
   alert: 'M6 17V11a6 6 0 0 1 12 0v6l2 1H4zM10 21h4',
   hot_key: 'M12 3c1 4 5 6 5 11a5 5 0 0 1-10 0c0-2 1-3 2-4c0 2 1 3 2 3c1-3-1-6 1-10',

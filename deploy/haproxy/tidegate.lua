@@ -2,7 +2,7 @@
 
 -- What Tidegate hears about the client: headers that haproxy.cfg has set or removed. A rule that looks at
 -- another header needs its name here.
-local CARRIED = { "x-forwarded-for", "x-user-id", "x-tenant-id", "x-api-key", "x-tier" }
+local CARRIED = { "x-forwarded-for", "x-user-id", "x-tenant-id", "x-api-key", "x-tier", "x-plan" }
 
 -- What the client hears about its limits when it may go ahead, and the variables that carry it.
 local TOLD = {

@@ -11,6 +11,7 @@ use crate::options::{GatewayArgs, ServeArgs};
 use crate::rules::RulesCommand;
 use crate::servers::StoreCommand;
 use crate::simulate::SimulateArgs;
+use crate::tiers::{PLANS_EXAMPLES, PlansCommand, TIERS_EXAMPLES, TiersCommand};
 use crate::token::TokenCommand;
 use crate::top::TopArgs;
 
@@ -43,6 +44,12 @@ pub(crate) enum Command {
     /// Look at rules and change them; check and convert rule files
     #[command(subcommand, after_help = RULES_EXAMPLES)]
     Rules(Box<RulesCommand>),
+    /// Look at users' tiers and change them
+    #[command(subcommand, after_help = TIERS_EXAMPLES)]
+    Tiers(TiersCommand),
+    /// Look at tenants' plans and change them
+    #[command(subcommand, after_help = PLANS_EXAMPLES)]
+    Plans(PlansCommand),
     /// Replay recorded traffic against rules, before they go live
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(SimulateArgs),

@@ -79,7 +79,7 @@ impl Connect {
 
     /// Asks for something; `flag` is how the user says where the server is.
     pub(crate) fn get(&self, to: &Address, path: &str, flag: &str) -> Result<Answer, Failure> {
-        self.send(to, flag, self.request(Method::GET, to, path, Vec::new()))
+        self.call(Method::GET, (to, path), Vec::new(), flag)
     }
 
     /// Posts a JSON body; `flag` is how the user says where the server is.
@@ -90,7 +90,18 @@ impl Connect {
         body: Vec<u8>,
         flag: &str,
     ) -> Result<Answer, Failure> {
-        self.send(to, flag, self.request(Method::POST, to, path, body))
+        self.call(Method::POST, (to, path), body, flag)
+    }
+
+    /// Sends a request with a JSON body, which may be empty; `flag` is how the user says where the server is.
+    pub(crate) fn call(
+        &self,
+        method: Method,
+        (to, path): (&Address, &str),
+        body: Vec<u8>,
+        flag: &str,
+    ) -> Result<Answer, Failure> {
+        self.send(to, flag, self.request(method, to, path, body))
     }
 
     fn send(

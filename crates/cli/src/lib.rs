@@ -31,6 +31,7 @@ mod suggest;
 mod table;
 mod telemetry;
 mod terminal;
+mod tiers;
 mod token;
 mod top;
 
@@ -47,6 +48,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Rules(command) => rules::run(&command),
+        Command::Tiers(command) => tiers::run_tiers(&command),
+        Command::Plans(command) => tiers::run_plans(&command),
         Command::Simulate(args) => simulate::run(&args),
         Command::Store(command) => servers::run(&command),
         Command::Token(command) => token::run(&command),

@@ -276,6 +276,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HEADER", env = "TIDEGATE_TIER_HEADER", help_heading = "Proxies")]
     pub(crate) tier_header: Option<HeaderName>,
 
+    /// The header in which it names the tenant's plan; only name one that clients cannot set themselves [default: none]
+    #[arg(long, value_name = "HEADER", env = "TIDEGATE_PLAN_HEADER", help_heading = "Proxies")]
+    pub(crate) plan_header: Option<HeaderName>,
+
     /// From how many requests a second on a key is called hot: one rule's counter for one identity [default: 10000]
     #[arg(long, value_name = "N", env = "TIDEGATE_HOT_KEY_RATE", help_heading = "Watching")]
     pub(crate) hot_key_rate: Option<NonZeroU32>,

@@ -20,9 +20,13 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
 
-    /// The user's tier
+    /// The user's tier or plan, or the tenant's if there is no user
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
+
+    /// The tenant's plan or tier
+    #[arg(long, value_name = "NAME")]
+    plan: Option<String>,
 
     /// The method, such as GET
     #[arg(long, value_name = "METHOD")]
@@ -68,6 +72,7 @@ impl RequestArgs {
             ("user", self.user.as_ref()),
             ("tenant", self.tenant.as_ref()),
             ("tier", self.tier.as_ref()),
+            ("plan", self.plan.as_ref()),
             ("method", self.method.as_ref()),
             ("api_key", self.api_key.as_ref()),
             ("request_id", self.request_id.as_ref()),

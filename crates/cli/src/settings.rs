@@ -118,6 +118,7 @@ impl Settings {
                 tenant: options.tenant_header.unwrap_or(headers.tenant),
                 api_key: options.api_key_header.unwrap_or(headers.api_key),
                 tier: options.tier_header.or(headers.tier),
+                plan: options.plan_header.or(headers.plan),
             },
             header_styles: options.headers.map_or(default.header_styles, |list| list.0),
             rls_extras: decisions.rls_extras.map_or(default.rls_extras, |list| rls_extras(&list.0)),

@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::rule::Allowance;
 use crate::ruleset::{Price, RuleSet, Terms};
 use crate::take::{Action, Group, Operation, Take};
-use crate::tier::{Level, TierIndex};
+use crate::tier::{Levels, TierIndex};
 use crate::time::Timestamp;
 
 /// The rules that apply to one request and what they ask of the store.
@@ -31,7 +31,7 @@ pub(crate) struct Inquiry<'r, 'a> {
     path: &'a Path<'a>,
     secret: &'a Secret,
     now: Timestamp,
-    level: Option<Level>,
+    levels: Levels,
     /// What each identifier asked so far made of the request: its tag, or that it cannot tell.
     tags: SmallVec<[(u32, Option<Tag>); 4]>,
 }
@@ -44,12 +44,12 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         secret: &'a Secret,
         now: Timestamp,
     ) -> Self {
-        Self { rules, request, path, secret, now, level: rules.tiers.of(request), tags: SmallVec::new() }
+        Self { rules, request, path, secret, now, levels: rules.tiers.levels(request), tags: SmallVec::new() }
     }
 
     /// Adds what every rule that applies asks for to `demand`, which may be large and so is not handed around.
     pub(crate) fn fill(&mut self, demand: &mut Demand<'r>) {
-        demand.tier = self.level.map(|level| level.name);
+        demand.tier = self.levels.user.map(|level| level.name);
         let request_id = self.request.request_id.map(|id| self.secret.request_id(id));
         for index in self.rules.matcher.find(self.request, self.path) {
             let terms = &self.rules.terms[index as usize];
@@ -127,11 +127,12 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     }
 
     fn own_quota(&self, terms: &Terms) -> Quota {
+        let level = || if terms.by_tenant { self.levels.tenant } else { self.levels.user };
         let quota = match terms.allowance {
             Allowance::Fixed(quota) => Some(quota),
-            Allowance::Tiered => self.level.and_then(|level| level.quota),
+            Allowance::Tiered => level().and_then(|level| level.quota),
             Allowance::Planned(_) => {
-                self.level.and_then(|level| terms.planned.get(level.plan? as usize)).copied()
+                level().and_then(|level| terms.planned.get(level.plan? as usize)).copied()
             }
             Allowance::Unlimited => None,
         };

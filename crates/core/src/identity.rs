@@ -46,6 +46,11 @@ impl Identifier {
         &self.0
     }
 
+    /// Returns true if it counts a tenant, and not the users of it apart.
+    pub(crate) fn is_of_tenant(&self) -> bool {
+        self.0.contains(&Facet::Tenant) && !self.0.contains(&Facet::User)
+    }
+
     /// Who `request` is to this identifier, or `None` if it lacks a fact.
     pub fn identify<'a>(
         &self,

@@ -89,8 +89,10 @@ pub struct Request<'a> {
     pub tenant: Option<&'a str>,
     /// Who asks; present means authenticated.
     pub user: Option<&'a str>,
-    /// What the user's plan is called, if the caller knows.
+    /// Name of the user's tier or plan, if the caller knows it; of the tenant's, if there is no user.
     pub tier: Option<&'a str>,
+    /// Name of the tenant's tier or plan, if the caller knows it.
+    pub plan: Option<&'a str>,
     /// The method, in any case.
     pub method: Option<&'a str>,
     /// Where it comes from.
@@ -120,6 +122,7 @@ impl<'a> Request<'a> {
             tenant: None,
             user: None,
             tier: None,
+            plan: None,
             method: None,
             ip: None,
             api_key: None,
@@ -142,6 +145,7 @@ impl fmt::Debug for Request<'_> {
             .field("tenant", &self.tenant)
             .field("user", &self.user)
             .field("tier", &self.tier)
+            .field("plan", &self.plan)
             .field("ip", &self.ip)
             .field("cost", &self.cost)
             .finish_non_exhaustive()

@@ -75,8 +75,10 @@ pub struct RuleSet {
     written: usize,
     pub(crate) identifiers: Vec<Identifier>,
     by_id: HashMap<Box<str>, u32, FixedState>,
-    /// Whether a rule asks for the tier or the plan of a request.
+    /// True if a rule asks for a tier or a plan.
     asks_tier: bool,
+    /// True if such a rule counts by tenant.
+    asks_plan: bool,
     /// Whether a rule lets requests wait.
     delays: bool,
     kept: OnceLock<Arc<dyn Kept>>,
@@ -100,6 +102,8 @@ pub(crate) struct Terms {
     pub(crate) overrides: Option<Box<Overrides>>,
     /// Position among the distinct identifiers, so that each is worked out once per request.
     pub(crate) identifier: u32,
+    /// True if the tenant is counted, and so has one limit whichever of its users asks.
+    pub(crate) by_tenant: bool,
     pub(crate) shadow: bool,
     pub(crate) on_store_failure: OnStoreFailure,
     /// What requests take, unless that is one each, for good.
@@ -204,13 +208,16 @@ impl RuleSet {
                 rule_id: rule.id.clone(),
                 overrides: (!rule.overrides.is_empty()).then(overrides),
                 identifier: position(&mut identifiers, &rule.identifier),
+                by_tenant: rule.identifier.is_of_tenant(),
                 shadow: rule.shadow || rule.descriptor.as_ref().is_some_and(|about| about.quota_mode),
                 on_store_failure: rule.on_store_failure,
                 price: Price::of(rule),
             });
         }
         let asks_tier = |rule: &Rule| matches!(rule.allowance, Allowance::Tiered | Allowance::Planned(_));
-        let asks_tier = rules[..about_requests].iter().any(asks_tier);
+        let mut asking = rules[..about_requests].iter().filter(|rule| asks_tier(rule)).peekable();
+        let asks_tier = asking.peek().is_some();
+        let asks_plan = asking.any(|rule| rule.identifier.is_of_tenant());
         let delays =
             rules[..about_requests].iter().any(|rule| !rule.shadow && rule.on_limit != OnLimit::Refuse);
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
@@ -228,6 +235,7 @@ impl RuleSet {
             identifiers,
             by_id,
             asks_tier,
+            asks_plan,
             delays,
             kept: OnceLock::new(),
         })
@@ -303,6 +311,11 @@ impl RuleSet {
         self.tiers.list()
     }
 
+    /// Returns true if a tier or a plan is called so.
+    pub fn knows_tier(&self, name: &str) -> bool {
+        self.tiers.knows(name)
+    }
+
     /// The plans, in document order.
     pub fn plans(&self) -> &[Plan] {
         self.tiers.plans()
@@ -313,10 +326,19 @@ impl RuleSet {
         self.delays
     }
 
-    /// Whether it is worth finding out the tier or plan of the request's user elsewhere and asking again with it: a rule
-    /// asks for it, and neither the request nor what is known beforehand names one that is known here.
+    /// Returns true if the tier or plan of the request's user is worth a look-up: a rule asks for it, and neither the request nor the
+    /// rule documents name one that is known here.
     pub fn wants_tier(&self, request: &Request<'_>) -> bool {
-        self.asks_tier && present(request.user).is_some() && self.tiers.named(request).is_none()
+        self.asks_tier && present(request.user).is_some() && self.tiers.of_user(request).is_none()
+    }
+
+    /// Returns true if the tier or plan of the request's tenant is worth a look-up: a rule that counts by tenant asks for it, or the user
+    /// may have none, and neither the request nor the rule documents name one that is known here.
+    pub fn wants_plan(&self, request: &Request<'_>) -> bool {
+        self.asks_tier
+            && present(request.tenant).is_some()
+            && self.tiers.of_tenant(request).is_none()
+            && (self.asks_plan || self.tiers.of_user(request).is_none())
     }
 
     /// Works out what `request` demands at `now`: `path` is its path in normal form.

@@ -27,8 +27,10 @@ pub struct Tiers {
     /// The tier, the plan or both of a request that names none, or none that is known. Without it, or where it is only the
     /// other: the tier that allows least, and the plan with the least multiplier.
     pub default: Option<Box<str>>,
-    /// Users whose tier or plan is known beforehand; one that is not listed is the default.
+    /// Users whose tier or plan is known beforehand; one that is not listed has that of the tenant.
     pub users: Vec<(Box<str>, Box<str>)>,
+    /// Tenants whose tier or plan is known beforehand; one that is not listed has the default.
+    pub tenants: Vec<(Box<str>, Box<str>)>,
     /// Headers and attributes that name a request's tier or plan, asked in order when it does not say itself.
     pub from: Vec<Facet>,
 }
@@ -55,7 +57,16 @@ impl TierIndex {
     }
 }
 
-/// What a request is to the rules that ask for its tier or plan.
+/// Levels of one request, by what a rule counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Levels {
+    /// For rules that count by tenant: the same whichever user of the tenant asks.
+    pub(crate) tenant: Option<Level>,
+    /// For all other rules.
+    pub(crate) user: Option<Level>,
+}
+
+/// What a tier or a plan comes down to for the rules that ask for one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
     /// What it is called.
@@ -75,6 +86,7 @@ pub(crate) struct TierTable {
     /// Names of plans in lower case, in order, and their positions.
     by_plan: Vec<(Box<str>, u32)>,
     by_user: HashMap<Box<str>, u32, FixedState>,
+    by_tenant: HashMap<Box<str>, u32, FixedState>,
     from: Vec<Facet>,
     default: Option<Level>,
     plans: Vec<Plan>,
@@ -98,6 +110,7 @@ impl TierTable {
             by_name,
             by_plan,
             by_user: HashMap::default(),
+            by_tenant: HashMap::default(),
             from: tiers.from,
             default: None,
             plans: tiers.plans,
@@ -106,8 +119,8 @@ impl TierTable {
         let named = tiers.default.map(|name| table.position(&name).ok_or(name)).transpose()?;
         table.settle(named);
         // As with a name that a request gives: one that is not there is the default.
-        let users = tiers.users.into_iter();
-        table.by_user = users.filter_map(|(user, name)| Some((user, table.position(&name)?))).collect();
+        table.by_user = table.positions(tiers.users);
+        table.by_tenant = table.positions(tiers.tenants);
         Ok(table)
     }
 
@@ -162,35 +175,63 @@ impl TierTable {
         self.by_name.get(name).copied().or_else(plan)
     }
 
+    /// Returns true if a tier or a plan is called so.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
     /// The plan of this name in any case.
     fn plan(&self, name: &str) -> Option<u32> {
         find(&self.by_plan, name)
     }
 
-    /// The level of a request: what it says, else what its headers and attributes say, else what is known of its
-    /// user, else the default.
-    pub(crate) fn of(&self, request: &Request<'_>) -> Option<Level> {
-        match self.named(request) {
-            Some(index) => self.levels.get(index as usize).copied(),
-            None => self.default,
-        }
+    /// Returns who has which name, without those whose name is neither a tier nor a plan.
+    fn positions(&self, known: Vec<(Box<str>, Box<str>)>) -> HashMap<Box<str>, u32, FixedState> {
+        known.into_iter().filter_map(|(who, name)| Some((who, self.position(&name)?))).collect()
     }
 
-    /// The name of a request, if any that is known can be found.
-    pub(crate) fn named(&self, request: &Request<'_>) -> Option<u32> {
+    /// Returns the levels of a request.
+    ///
+    /// A user's is that which is [known](Self::of_user) of the user, or else the tenant's. A tenant's is that which is
+    /// [known](Self::of_tenant) of the tenant, whichever user asks. Where nothing is known, it is the default.
+    pub(crate) fn levels(&self, request: &Request<'_>) -> Levels {
         if self.standings.is_empty() {
-            return None;
+            return Levels::default();
         }
-        let named = |name: &str| self.position(name);
-        let told = || {
-            self.from.iter().find_map(|facet| match facet {
-                Facet::Header(name) => request.headers.value(name).and_then(named),
-                Facet::Attribute(name) => request.attributes.value(name).and_then(named),
-                _ => None,
-            })
+        let level = |index: Option<u32>| match index {
+            Some(index) => self.levels.get(index as usize).copied(),
+            None => self.default,
         };
-        let known = || present(request.user).and_then(|user| self.by_user.get(user).copied());
-        request.tier.and_then(named).or_else(told).or_else(known)
+        let tenant = self.of_tenant(request);
+        let user = level(self.of_user(request).or(tenant));
+        let has_tenant = present(request.tenant).is_some();
+        Levels { tenant: if has_tenant { level(tenant) } else { user }, user }
+    }
+
+    /// Returns the tier or plan that is known of a request's user: stated by the request, or listed.
+    pub(crate) fn of_user(&self, request: &Request<'_>) -> Option<u32> {
+        let listed = || self.by_user.get(present(request.user)?).copied();
+        self.stated(request).or_else(listed)
+    }
+
+    /// Returns the tier or plan that is known of a request's tenant: stated by the request, or listed. The tier of a request that names no
+    /// user is its tenant's.
+    pub(crate) fn of_tenant(&self, request: &Request<'_>) -> Option<u32> {
+        let tenant = present(request.tenant)?;
+        let plan = request.plan.and_then(|name| self.position(name));
+        let tier = || if present(request.user).is_none() { self.stated(request) } else { None };
+        plan.or_else(tier).or_else(|| self.by_tenant.get(tenant).copied())
+    }
+
+    /// Returns what a request says itself, or else what its headers and attributes say.
+    fn stated(&self, request: &Request<'_>) -> Option<u32> {
+        let named = |name: &str| self.position(name);
+        let told = |facet: &Facet| match facet {
+            Facet::Header(name) => request.headers.value(name).and_then(named),
+            Facet::Attribute(name) => request.attributes.value(name).and_then(named),
+            _ => None,
+        };
+        request.tier.and_then(named).or_else(|| self.from.iter().find_map(told))
     }
 }
 

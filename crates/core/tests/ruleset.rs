@@ -10,8 +10,8 @@ use tidegate_core::rule::{Allowance, OnMissingIdentity, Override, Target};
 use tidegate_core::ruleset::{Kept, MAX_STAMP, RuleSetError};
 use tidegate_core::tier::{Tier, Tiers};
 use tidegate_core::{
-    Algorithm, Condition, Decision, Demand, Facet, Path, Quota, Request, Rule, RuleSet, RuleSetParts, Secret,
-    Span, Timestamp,
+    Algorithm, Condition, Decision, Demand, Facet, Identifier, Path, Quota, Request, Rule, RuleSet,
+    RuleSetParts, Secret, Span, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_704_067_200_000);
@@ -177,6 +177,7 @@ fn tiers(default: Option<&str>) -> Tiers {
         plans: Vec::new(),
         default: default.map(Into::into),
         users: vec![("alice".into(), "premium".into())],
+        tenants: vec![("acme".into(), "basic".into())],
         from: vec!["header:x-plan".parse().unwrap(), "attribute:plan".parse().unwrap()],
     }
 }
@@ -315,6 +316,70 @@ fn a_tier_is_wanted_where_it_matters_and_nobody_names_it() {
         ..RuleSetParts::default()
     };
     assert!(!RuleSet::new(parts).unwrap().wants_tier(&bob), "no rule asks for it");
+}
+
+/// Rules by tenant, by tenant and path, and by user, and what each allows a request.
+fn by_tenant_and_user(request: &Request<'_>) -> [u64; 3] {
+    let tiered = |id, facets: &[Facet]| {
+        let identifier = Identifier::new(facets.to_vec()).unwrap();
+        Rule { allowance: Allowance::Tiered, identifier, ..rule(id, Facet::User, 1) }
+    };
+    let rules = vec![
+        tiered("a", &[Facet::Tenant]),
+        tiered("b", &[Facet::Path, Facet::Tenant]),
+        tiered("c", &[Facet::User]),
+    ];
+    let parts = RuleSetParts { rules, tiers: tiers(Some("free")), ..RuleSetParts::default() };
+    let rules = RuleSet::new(parts).unwrap();
+    let limits = limits(&rules, request);
+    [0, 1, 2].map(|rule| limits[rule].1)
+}
+
+#[test]
+fn a_tenant_has_one_limit_whichever_user_asks() {
+    let acme = Request { tenant: Some("acme"), ..Request::new("/") };
+    assert_eq!(by_tenant_and_user(&acme), [100, 100, 100]);
+    // A user without a tier has that of the tenant.
+    assert_eq!(by_tenant_and_user(&Request { user: Some("bob"), ..acme }), [100, 100, 100]);
+    assert_eq!(by_tenant_and_user(&Request { user: Some("alice"), ..acme }), [100, 100, 1_000]);
+    assert_eq!(
+        by_tenant_and_user(&Request { user: Some("bob"), tier: Some("free"), ..acme }),
+        [100, 100, 10]
+    );
+    // What the caller says of the tenant comes before the list.
+    let told = Request { plan: Some("premium"), user: Some("bob"), ..acme };
+    assert_eq!(by_tenant_and_user(&told), [1_000, 1_000, 1_000]);
+    assert_eq!(by_tenant_and_user(&Request { plan: Some("gold"), ..told }), [100, 100, 100], "unknown");
+    // Without a user, the tier is the tenant's.
+    assert_eq!(by_tenant_and_user(&Request { tier: Some("premium"), ..acme }), [1_000, 1_000, 1_000]);
+}
+
+#[test]
+fn an_unknown_tenant_has_the_default() {
+    let zed = Request { tenant: Some("zed"), ..Request::new("/") };
+    assert_eq!(by_tenant_and_user(&zed), [10, 10, 10]);
+    assert_eq!(by_tenant_and_user(&Request { user: Some("alice"), ..zed }), [10, 10, 1_000]);
+    // Without a tenant, those rules count by something else, and by what is known of the user.
+    let alice = Request { user: Some("alice"), plan: Some("basic"), ..Request::new("/") };
+    assert_eq!(by_tenant_and_user(&alice), [1_000, 1_000, 1_000]);
+}
+
+#[test]
+fn a_plan_is_wanted_where_it_matters_and_is_not_known() {
+    let by_user = tiered(Some("basic"));
+    let tiered = Rule { allowance: Allowance::Tiered, ..rule("t", Facet::Tenant, 1) };
+    let parts = RuleSetParts { rules: vec![tiered], tiers: tiers(None), ..RuleSetParts::default() };
+    let by_tenant = RuleSet::new(parts).unwrap();
+    let bob = Request { tenant: Some("zed"), user: Some("bob"), ..Request::new("/") };
+    let alice = Request { user: Some("alice"), ..bob };
+    let wants = |request: &Request<'_>| [by_user.wants_plan(request), by_tenant.wants_plan(request)];
+    assert_eq!(wants(&bob), [true, true]);
+    assert_eq!(wants(&alice), [false, true], "the user's tier decides by user");
+    assert_eq!(wants(&Request { plan: Some("gold"), ..alice }), [false, true], "stated, but unknown");
+    assert_eq!(wants(&Request { plan: Some("basic"), ..bob }), [false, false]);
+    assert_eq!(wants(&Request { tenant: Some("acme"), ..bob }), [false, false], "listed");
+    assert_eq!(wants(&Request { tenant: None, ..bob }), [false, false]);
+    assert_eq!(wants(&Request { tenant: Some(""), ..bob }), [false, false]);
 }
 
 #[test]

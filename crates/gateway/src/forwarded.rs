@@ -103,6 +103,7 @@ pub(crate) struct Forwarding {
     user: HeaderName,
     tenant: HeaderName,
     tier: Option<HeaderName>,
+    plan: Option<HeaderName>,
     names: Vec<(HeaderName, Owner)>,
     /// The bytes, [folded](fold), that names of interest begin with: most headers of a request begin otherwise.
     begins: u128,
@@ -112,7 +113,7 @@ impl Forwarding {
     /// Tells what `identify` finds out, under the names it uses.
     pub(crate) fn new(identify: &Identify) -> Self {
         let headers = identify.headers();
-        let ours = [Some(&headers.user), Some(&headers.tenant), headers.tier.as_ref()];
+        let ours = [Some(&headers.user), Some(&headers.tenant), headers.tier.as_ref(), headers.plan.as_ref()];
         let ours = ours.into_iter().flatten().cloned();
         let ours = ours.chain(METHOD_NAMES.into_iter().chain(CGI_NAMES).map(HeaderName::from_static));
         let proxy = identify.request_id_header().cloned().into_iter();
@@ -130,6 +131,7 @@ impl Forwarding {
             user: headers.user.clone(),
             tenant: headers.tenant.clone(),
             tier: headers.tier.clone(),
+            plan: headers.plan.clone(),
             names,
             begins,
         }
@@ -172,9 +174,14 @@ impl Forwarding {
         }
 
         // Whatever was there under these names is gone already.
-        let tier = self.tier.as_ref().map(|name| (name, &who.tier));
-        for (name, text) in [(&self.user, &who.user), (&self.tenant, &who.tenant)].into_iter().chain(tier) {
-            if let Some(value) = text.as_ref().and_then(value) {
+        let names = [
+            (Some(&self.user), &who.user),
+            (Some(&self.tenant), &who.tenant),
+            (self.tier.as_ref(), &who.tier),
+            (self.plan.as_ref(), &who.plan),
+        ];
+        for (name, text) in names {
+            if let (Some(name), Some(value)) = (name, text.as_ref().and_then(value)) {
                 set(headers, name.clone(), Some(value));
             }
         }

@@ -48,9 +48,10 @@ fn join(documents: Vec<Document>, version: Version) -> RuleSetParts {
         parts.rules.extend(document.rules.into_iter().filter_map(|named| named.value));
         parts.ipv6_prefix = last(document.ipv6_prefix).unwrap_or(parts.ipv6_prefix);
         parts.domains.extend(document.domains.into_iter().map(Domain::terms));
-        let Tiers { list, default, users, from, .. } = &mut parts.tiers;
+        let Tiers { list, default, users, tenants, from, .. } = &mut parts.tiers;
         list.extend(document.tiers.into_iter().filter_map(|named| named.value));
         users.extend(document.users.into_iter().map(|placed| placed.value));
+        tenants.extend(document.tenants.into_iter().map(|placed| placed.value));
         *default = last(document.default_tier).or(default.take());
         if let Some(facets) = last(document.tier_from) {
             *from = facets;
@@ -85,7 +86,8 @@ pub(crate) fn contradictions(documents: &[Document]) -> Report {
     agreed(&mut report, documents, "default_tier", |document| &document.default_tier);
     agreed(&mut report, documents, "tier_from", |document| &document.tier_from);
     agreed(&mut report, documents, "ipv6_prefix", |document| &document.ipv6_prefix);
-    users(&mut report, documents);
+    members(&mut report, documents, "user", |document| &document.users);
+    members(&mut report, documents, "tenant", |document| &document.tenants);
     domains::check(&mut report, documents);
     report
 }
@@ -139,15 +141,21 @@ fn agreed<T: PartialEq>(
     }
 }
 
-fn users(report: &mut Report, documents: &[Document]) {
+/// Reports users, or tenants, that are in two tiers.
+fn members(
+    report: &mut Report,
+    documents: &[Document],
+    what: &str,
+    list: impl Fn(&Document) -> &Vec<Placed<(Box<str>, Box<str>)>>,
+) {
     let mut seen: HashMap<&str, (&Document, &Placed<_>)> = HashMap::new();
     for document in documents {
-        for placed in &document.users {
-            let (user, tier): &(Box<str>, Box<str>) = &placed.value;
-            match seen.insert(user, (document, placed)) {
+        for placed in list(document) {
+            let (name, tier): &(Box<str>, Box<str>) = &placed.value;
+            match seen.insert(name, (document, placed)) {
                 Some((other, earlier)) if earlier.value.1 != *tier => {
                     let spot = spot(other, earlier.at);
-                    let message = format!("user {} is in another tier at {spot}; keep one", quoted(user));
+                    let message = format!("{what} {} is in another tier at {spot}; keep one", quoted(name));
                     report.add(|| Problem::new(&document.text, placed.at, message));
                 }
                 _ => {}
@@ -168,13 +176,14 @@ fn tiers_are_there(report: &mut Report, documents: &[Document]) {
     let is_plan = |name: &str| plans.iter().any(|plan| plan.name.eq_ignore_ascii_case(name));
     let names = || known.keys().copied().chain(plans.iter().map(|plan| &*plan.name));
     for document in documents {
-        // A user may be in a plan that is no tier here, and then has the default; one that looks like a known
+        // A user or tenant may be in a plan that is no tier here, and then has the default; one that looks like a known
         // tier is a slip of the pen.
-        let users = document.users.iter().map(|placed| (placed.at, &placed.value.1));
-        let users = users.filter(|(_, name)| !suggest::nearest(name, names()).is_empty());
+        let members = document.users.iter().chain(&document.tenants);
+        let members = members.map(|placed| (placed.at, &placed.value.1));
+        let members = members.filter(|(_, name)| !suggest::nearest(name, names()).is_empty());
         let defaults = document.default_tier.iter().map(|placed| (placed.at, &placed.value));
         let unknown = |name: &str| !known.contains_key(name) && !is_plan(name);
-        for (at, name) in users.chain(defaults).filter(|(_, name)| unknown(name)) {
+        for (at, name) in members.chain(defaults).filter(|(_, name)| unknown(name)) {
             let hint = suggest::hint(name, names(), || "; add it under `tiers` or name another".to_owned());
             let message = format!("there is no tier {}{hint}", quoted(name));
             report.add(|| Problem::new(&document.text, at, message));

@@ -36,7 +36,10 @@ impl Document {
             self.default_tier.extend(name.map(|name| Placed { at: node.at, value: name.into() }));
         }
         if let Some(node) = fields.get("users") {
-            self.read_users(reader, node);
+            self.users.extend(members(reader, "users", node, "{ alice: premium }"));
+        }
+        if let Some(node) = fields.get("tenants") {
+            self.tenants.extend(members(reader, "tenants", node, "{ acme: PREMIUM }"));
         }
         if let Some(node) = fields.get("tier_from") {
             let items = reader.many("tier_from", node);
@@ -92,15 +95,6 @@ impl Document {
         }
     }
 
-    fn read_users(&mut self, reader: &mut Reader<'_>, node: &Node<'_>) {
-        for entry in reader.map("users", node, "{ alice: premium }").unwrap_or_default() {
-            let user = &*entry.key.value;
-            if let Some(tier) = reader.name(user, &entry.value) {
-                self.users.push(Placed { at: entry.value.at, value: (user.into(), tier.into()) });
-            }
-        }
-    }
-
     fn read_domains(&mut self, reader: &mut Reader<'_>, node: &Node<'_>) {
         for entry in
             reader.map("domains", node, "{ messaging: { charge_refused: true } }").unwrap_or_default()
@@ -126,6 +120,23 @@ impl Document {
         self.states_rules = true;
         self.rules.push(Named { at, name: RATE_LIMITS_RULE.into(), value: Some(rate_limits_rule()) });
     }
+}
+
+/// Reads who is in which tier or plan.
+fn members(
+    reader: &mut Reader<'_>,
+    key: &str,
+    node: &Node<'_>,
+    example: &str,
+) -> Vec<Placed<(Box<str>, Box<str>)>> {
+    let mut members = Vec::new();
+    for entry in reader.map(key, node, example).unwrap_or_default() {
+        let name = &*entry.key.value;
+        if let Some(tier) = reader.name(name, &entry.value) {
+            members.push(Placed { at: entry.value.at, value: (name.into(), tier.into()) });
+        }
+    }
+    members
 }
 
 fn rate_limits_rule() -> Rule {

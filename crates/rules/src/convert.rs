@@ -57,7 +57,8 @@ fn join(documents: &[Document]) -> form::Document {
         tiers: some(Table(tiers.map(tier).collect())),
         plans: (!plans.0.is_empty()).then_some(plans),
         default_tier: default_tier.map(|placed| placed.value.to_string()),
-        users: users(documents),
+        users: members(documents, |document| &document.users),
+        tenants: members(documents, |document| &document.tenants),
         tier_from: all()
             .flat_map(|document| &document.tier_from)
             .last()
@@ -68,12 +69,15 @@ fn join(documents: &[Document]) -> form::Document {
     }
 }
 
-/// Users are named once, even where several documents say the same of them.
-fn users(documents: &[Document]) -> Option<Table<String>> {
+/// Returns users, or tenants, each once, even where several documents state the same of one.
+fn members(
+    documents: &[Document],
+    list: impl Fn(&Document) -> &Vec<Placed<(Box<str>, Box<str>)>>,
+) -> Option<Table<String>> {
     let mut seen = HashSet::new();
-    let users = documents.iter().flat_map(|document| &document.users).map(|placed| &placed.value);
-    let users = users.filter(|(user, _)| seen.insert(user));
-    let pairs: Vec<_> = users.map(|(user, tier)| (user.to_string(), tier.to_string())).collect();
+    let stated = documents.iter().flat_map(list).map(|placed| &placed.value);
+    let first = stated.filter(|(name, _)| seen.insert(name));
+    let pairs: Vec<_> = first.map(|(name, tier)| (name.to_string(), tier.to_string())).collect();
     (!pairs.is_empty()).then_some(Table(pairs))
 }
 

@@ -30,6 +30,8 @@ pub struct Document {
     pub(crate) default_tier: Vec<Placed<Box<str>>>,
     /// Users and the tiers they are in.
     pub(crate) users: Vec<Placed<(Box<str>, Box<str>)>>,
+    /// Tenants and their tiers or plans.
+    pub(crate) tenants: Vec<Placed<(Box<str>, Box<str>)>>,
     pub(crate) tier_from: Vec<Placed<Vec<Facet>>>,
     pub(crate) ipv6_prefix: Vec<Placed<u8>>,
     pub(crate) domains: Vec<Domain>,
@@ -81,6 +83,7 @@ impl Document {
             base_limits: Vec::new(),
             default_tier: Vec::new(),
             users: Vec::new(),
+            tenants: Vec::new(),
             tier_from: Vec::new(),
             ipv6_prefix: Vec::new(),
             domains: Vec::new(),

@@ -289,6 +289,8 @@ pub struct IdentityHeaders {
     pub api_key: HeaderName,
     /// The user's tier. None by default: a proxy that does not know tiers would pass on what its clients claim.
     pub tier: Option<HeaderName>,
+    /// The tenant's plan. None by default, for the same reason.
+    pub plan: Option<HeaderName>,
 }
 
 impl Default for IdentityHeaders {
@@ -298,6 +300,7 @@ impl Default for IdentityHeaders {
             tenant: HeaderName::from_static("x-tenant-id"),
             api_key: HeaderName::from_static("x-api-key"),
             tier: None,
+            plan: None,
         }
     }
 }

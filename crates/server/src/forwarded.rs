@@ -108,6 +108,7 @@ impl Proxies {
             tenant: value(&self.identity.tenant)?,
             api_key: value(&self.identity.api_key)?,
             tier: self.identity.tier.as_ref().map_or(Ok(None), value)?,
+            plan: self.identity.plan.as_ref().map_or(Ok(None), value)?,
             ..own
         })
     }

@@ -17,7 +17,7 @@ use tidegate::{
 use tidegate_core::descriptor::{Descriptor, Hits};
 use tidegate_core::ruleset::Kept;
 use tidegate_core::{Mode, Timestamp};
-use tidegate_sources::{Aside, Pulse, RuleBook};
+use tidegate_sources::{Aside, PostgresTiers, Pulse, RuleBook};
 use tidegate_wire::grpc::rate_limit::Extras;
 use tidegate_wire::{ErrorBody, HeaderStyle};
 use tokio::sync::{Notify, broadcast};
@@ -67,6 +67,8 @@ pub struct Node {
     draining: AtomicBool,
     /// Documents that are not in force.
     aside: ArcSwap<Vec<Aside>>,
+    /// Where users' tiers and tenants' plans can be set, if they can.
+    pub(crate) tiers: Option<Arc<PostgresTiers>>,
     /// Where the rules can be changed, if they can.
     pub(crate) book: Option<RuleBook>,
     /// How old what the source of the rules told last may be; none for built-in rules.
@@ -173,6 +175,7 @@ impl Node {
             rls_extras: config.rls_extras,
             credits: config.credits,
             documentation_url: config.documentation_url.clone(),
+            tiers: config.tiers.as_ref().and_then(|tiers| tiers.database().cloned()),
             started: Instant::now(),
             metrics,
             clock,

@@ -46,6 +46,11 @@ impl UserTiers {
         &self.lookup
     }
 
+    /// Returns where tiers can be set, if they are in a database that is known here.
+    pub(crate) fn database(&self) -> Option<&Arc<PostgresTiers>> {
+        self.changes.as_ref()
+    }
+
     pub(crate) fn options(&self) -> TierOptions {
         self.options
     }
@@ -57,6 +62,7 @@ impl UserTiers {
         loop {
             match changes.next().await {
                 TierChange::User { tenant, user } => tiers.forget(tenant.as_deref(), &user),
+                TierChange::Tenant(tenant) => tiers.forget_plan(&tenant),
                 TierChange::All => tiers.doubt_all(),
             }
         }
@@ -81,6 +87,13 @@ impl TierLookup for Postgres {
             return Box::pin(std::future::ready(Ok(None)));
         }
         Box::pin(async move { self.0.tier_of(tenant, user).await.map_err(|error| error.to_string()) })
+    }
+
+    fn plan_of<'a>(&'a self, tenant: &'a str) -> TierAnswer<'a> {
+        if tenant.contains('\0') {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
+        Box::pin(async move { self.0.plan_of(tenant).await.map_err(|error| error.to_string()) })
     }
 }
 
@@ -121,5 +134,6 @@ mod tests {
         for (tenant, user) in [(None, "a\0"), (Some("\0"), "a")] {
             assert_eq!(nowhere.lookup().tier_of(tenant, user).await, Ok(None));
         }
+        assert_eq!(nowhere.lookup().plan_of("\0").await, Ok(None));
     }
 }

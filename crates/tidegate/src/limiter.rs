@@ -15,7 +15,7 @@ use crate::checked::{Checked, RequestError};
 use crate::held::{self, Holding};
 use crate::shared::{Shared, Terms};
 use crate::spans;
-use crate::tiers::{Asked, Tier, TierCache};
+use crate::tiers::{Found, Lookups, TierCache};
 use crate::waiting::Lines;
 
 /// Decides requests by rules that may change at any time.
@@ -123,8 +123,8 @@ impl Limiter {
         match &self.tiers {
             None => self.decide(memory, request, take, note),
             Some(tiers) => {
-                let tier = self.recall_tier(tiers, request, "check")?;
-                self.decide(memory, &told(request, tier.as_deref()), take, note)
+                let found = self.recall_tiers(tiers, request, "check")?;
+                self.decide(memory, &found.add_to(request), take, note)
             }
         }
     }
@@ -137,11 +137,11 @@ impl Limiter {
     /// The same at once, which a shared store cannot do, nor a look-up of the user's tier.
     pub fn try_explain(&self, request: &Request<'_>) -> Result<Checked, RequestError> {
         let memory = self.at_once("explain")?;
-        let tier = match &self.tiers {
-            None => None,
-            Some(tiers) => self.recall_tier(tiers, request, "explain")?,
+        let found = match &self.tiers {
+            None => Found::default(),
+            Some(tiers) => self.recall_tiers(tiers, request, "explain")?,
         };
-        self.decide(memory, &told(request, tier.as_deref()), look, |_, _| {})
+        self.decide(memory, &found.add_to(request), look, |_, _| {})
     }
 
     /// Whether decisions may have to be waited for: because the counters are elsewhere, or users' tiers are.
@@ -199,18 +199,18 @@ impl Limiter {
         requests.iter().map(|request| self.decide(memory, request, take, |_, _| {})).collect()
     }
 
-    /// Finds out the tier of the request's user if need be, and decides.
+    /// Finds out the tier of the request's user and the plan of its tenant if need be, and decides.
     async fn find_and_decide(
         &self,
         request: &Request<'_>,
         arrived: Instant,
         adjust: fn(&mut [Operation<'_>]),
     ) -> Result<Checked, RequestError> {
-        let tier = self.find_own_tier(request, arrived).await;
-        self.decide_told(&told(request, tier.as_deref()), arrived, adjust).await
+        let found = self.find_tiers(request, arrived).await;
+        self.decide_told(&found.add_to(request), arrived, adjust).await
     }
 
-    /// Decides a request whose tier has been looked up if need be.
+    /// Decides a request whose tier and plan have been looked up if need be.
     pub(crate) async fn decide_told(
         &self,
         request: &Request<'_>,
@@ -233,20 +233,17 @@ impl Limiter {
     ) -> Vec<Result<Checked, RequestError>> {
         let arrived = Instant::now();
         // All look-ups are on their way before the first is waited for.
-        let asked: Vec<Asked> = {
+        let asked: Vec<Lookups> = {
             let rules = self.rules.load();
             requests.iter().map(|request| tiers.ask(&rules, request)).collect()
         };
-        let missing = asked.iter().filter(|asked| matches!(asked, Asked::Waiting(_))).count();
+        let missing = asked.iter().filter(|asked| asked.is_waiting()).count();
         let patience = tiers.patience(missing);
         let mut found = Vec::with_capacity(asked.len());
         for asked in asked {
-            found.push(match asked {
-                Asked::Told(tier) => tier,
-                Asked::Waiting(waiting) => waiting.tier(arrived, patience).await,
-            });
+            found.push(asked.found(arrived, patience).await);
         }
-        let told = requests.iter().zip(&found).map(|(request, tier)| told(request, tier.as_deref()));
+        let told = requests.iter().zip(&found).map(|(request, found)| found.add_to(request));
         let told: Vec<Request<'_>> = told.collect();
         match &self.backend {
             Backend::Memory(memory) => self.decide_all(memory, &told),
@@ -254,31 +251,24 @@ impl Limiter {
         }
     }
 
-    /// The tier of a request's user, if tiers are looked up at all.
-    pub(crate) async fn find_own_tier(&self, request: &Request<'_>, arrived: Instant) -> Tier {
-        match &self.tiers {
-            None => None,
-            Some(tiers) => self.find_tier(tiers, request, arrived).await,
-        }
-    }
-
-    /// The tier of a request's user, if that is what decides, and it can be found out in time.
-    async fn find_tier(&self, tiers: &Arc<TierCache>, request: &Request<'_>, arrived: Instant) -> Tier {
+    /// Looks up the tier of a request's user and the plan of its tenant, if they are what decides, and can be found out in time.
+    pub(crate) async fn find_tiers(&self, request: &Request<'_>, arrived: Instant) -> Found {
+        let Some(tiers) = &self.tiers else { return Found::default() };
         let asked = tiers.ask(&self.rules.load(), request);
-        match asked {
-            Asked::Told(tier) => tier,
-            // In a box, so that those who need not wait need not carry around what it takes.
-            Asked::Waiting(waiting) => Box::pin(waiting.tier(arrived, tiers.patience(1))).await,
+        match asked.at_once() {
+            Ok(found) => found,
+            // Boxed to keep the future small for requests that need not wait.
+            Err(waiting) => Box::pin(waiting.found(arrived, tiers.patience(1))).await,
         }
     }
 
-    /// The same if it is known here.
-    fn recall_tier(
+    /// Returns what [`find_tiers`](Self::find_tiers) would, if it is known here.
+    fn recall_tiers(
         &self,
         tiers: &TierCache,
         request: &Request<'_>,
         instead: &str,
-    ) -> Result<Tier, RequestError> {
+    ) -> Result<Found, RequestError> {
         tiers.recall(&self.rules.load(), request).ok_or_else(|| {
             let message = format!("the user's tier cannot be looked up without waiting; use {instead}");
             RequestError { field: "tier", message }
@@ -428,11 +418,6 @@ pub(crate) fn take(_: &mut [Operation<'_>]) {}
 /// Counts nothing.
 pub(crate) fn look(group: &mut [Operation<'_>]) {
     group.iter_mut().for_each(|op| op.action = Action::Peek);
-}
-
-/// A request whose tier has been looked up, unless nothing was found: then it says what it said.
-pub(crate) fn told<'a>(request: &Request<'a>, tier: Option<&'a str>) -> Request<'a> {
-    Request { tier: tier.or(request.tier), ..*request }
 }
 
 pub(crate) fn parse_path<'a>(request: &Request<'a>) -> Result<Path<'a>, RequestError> {

@@ -25,9 +25,12 @@ pub struct CheckBody<'a> {
     /// Who asks; present means authenticated.
     #[serde(borrow, default, deserialize_with = "borrowed")]
     pub user: Option<Cow<'a, str>>,
-    /// The user's tier; without it the rules' own ways to find it apply.
+    /// The user's tier or plan, or the tenant's if there is no user; without it the rules' own ways to find it apply.
     #[serde(borrow, default, deserialize_with = "borrowed")]
     pub tier: Option<Cow<'a, str>>,
+    /// The tenant's plan or tier; without it the rules' own ways to find it apply.
+    #[serde(borrow, default, deserialize_with = "borrowed")]
+    pub plan: Option<Cow<'a, str>>,
     /// The method.
     #[serde(borrow, default, deserialize_with = "borrowed")]
     pub method: Option<Cow<'a, str>>,
@@ -104,6 +107,7 @@ impl<'a> CheckBody<'a> {
             ("tenant", self.tenant.as_ref()),
             ("user", self.user.as_ref()),
             ("tier", self.tier.as_ref()),
+            ("plan", self.plan.as_ref()),
             ("method", self.method.as_ref()),
             ("api_key", self.api_key.as_ref()),
             ("request_id", self.request_id.as_ref()),
@@ -141,6 +145,7 @@ impl<'a> CheckBody<'a> {
             tenant: present(self.tenant.as_deref()),
             user: present(self.user.as_deref()),
             tier: present(self.tier.as_deref()),
+            plan: present(self.plan.as_deref()),
             method: present(self.method.as_deref()),
             ip: self.ip,
             api_key: present(self.api_key.as_deref()),

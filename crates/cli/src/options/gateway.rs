@@ -122,8 +122,12 @@ pub(crate) struct ProxyOptions {
     #[arg(long, value_name = "CLAIM", env = "TIDEGATE_TIER_CLAIM", help_heading = "Identity")]
     pub(crate) tier_claim: Option<String>,
 
-    /// The file of known API keys, one `NAME sha256:HEX [tenant=T] [tier=T]` per line; others are refused then. Read again
-    /// whenever it changes [default: none]
+    /// The claim that names the plan of the tenant [default: none]
+    #[arg(long, value_name = "CLAIM", env = "TIDEGATE_PLAN_CLAIM", help_heading = "Identity")]
+    pub(crate) plan_claim: Option<String>,
+
+    /// The file of known API keys, one `NAME sha256:HEX [tenant=T] [tier=T] [plan=P]` per line; others are refused then. Read
+    /// again whenever it changes [default: none]
     #[arg(long, value_name = "FILE", env = "TIDEGATE_API_KEYS", help_heading = "Identity")]
     pub(crate) api_keys: Option<PathBuf>,
 

@@ -194,6 +194,7 @@ fn jwt(options: &ProxyOptions) -> Result<Option<JwtConfig>, Failure> {
         user_claim: options.user_claim.clone().unwrap_or(default.user_claim),
         tenant_claim: options.tenant_claim.clone(),
         tier_claim: options.tier_claim.clone(),
+        plan_claim: options.plan_claim.clone(),
         header: options.jwt_header.clone().unwrap_or(default.header),
         ..default
     }))
@@ -201,9 +202,8 @@ fn jwt(options: &ProxyOptions) -> Result<Option<JwtConfig>, Failure> {
 
 /// What is said about tokens is in vain if there is nothing to verify them with.
 fn no_jwt(options: &ProxyOptions) -> Result<Option<JwtConfig>, Failure> {
-    let said =
-        options.jwt_issuer.is_some() || options.jwt_audience.is_some() || options.tenant_claim.is_some();
-    if said || options.tier_claim.is_some() {
+    let claims = [&options.jwt_issuer, &options.tenant_claim, &options.tier_claim, &options.plan_claim];
+    if options.jwt_audience.is_some() || claims.into_iter().any(Option::is_some) {
         let message = "tokens cannot be verified; give one of --jwt-secret-file, --jwt-key and --jwks";
         return Err(Failure::Usage(message.to_owned()));
     }
@@ -239,6 +239,7 @@ mod tests {
             ("upstream: http://a:1\nroutes: routes.yaml", "either --upstream or --routes"),
             ("upstream: http://a:1\njwks: a.json\njwt_key: b.pem", "one way"),
             ("upstream: http://a:1\ntier_claim: plan", "--jwks"),
+            ("upstream: http://a:1\nplan_claim: plan", "--jwks"),
             ("upstream: http://a:1\ntls_cert: a.pem", "--tls-key"),
             ("upstream: http://a:1\nmax_head: 1KiB", "8KiB"),
             ("upstream: http://a:1\nhead_timeout: 0s", "such as 10s"),

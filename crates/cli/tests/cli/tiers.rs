@@ -17,6 +17,7 @@ const BOB: &str = r#"{"user":"bob","resource":"/"}"#;
 
 /// The table of tiers; `tidegate rules init` makes it with the others.
 const TABLE: &str = include_str!("../../../sources/migrations/0002_users.sql");
+const TENANTS: &str = include_str!("../../../sources/migrations/0003_tenants.sql");
 
 #[test]
 fn a_users_tier_comes_from_postgresql_and_the_password_is_not_shown() {
@@ -39,6 +40,61 @@ fn a_users_tier_comes_from_postgresql_and_the_password_is_not_shown() {
     postgres.kill();
     assert_eq!(server.check(ALICE)["limit"], 3_000);
     assert!(!server.out().contains("secret") && !server.log().contains("secret"));
+}
+
+#[test]
+fn tiers_and_plans_are_set_on_one_node_and_in_force_on_all() {
+    let (postgres, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
+    postgres.psql(TABLE);
+    postgres.psql(TENANTS);
+    let (rules, config) = (folder.path().join("rules.yaml"), folder.path().join("config.yaml"));
+    fs::write(&rules, RULES.replace("}]", "}, {rule_id: tenant, identifier_type: tenant_id, tiered: true}]"))
+        .unwrap();
+    fs::write(&config, "tier_timeout: 20s\n").unwrap();
+    let args = ["--rules", rules.to_str().unwrap(), "--config", config.to_str().unwrap()];
+    let start = || Server::start_with(&args, |command| command.env("TIDEGATE_TIERS", postgres.url()));
+    let nodes = [start(), start()];
+    let admin = format!("http://{}", nodes[0].admin);
+    let tidegate = |arguments: &[&str]| run(arguments.iter().copied().chain(["--admin", &*admin]));
+    let says = |arguments: &[&str], line: &str| assert_eq!(tidegate(arguments).out, line);
+    let limit_is = |check: &str, rule: &str, limit: u64| {
+        for node in &nodes {
+            wait_for(&format!("{rule} to allow {limit}"), || {
+                let answer = node.check(check);
+                let rules = answer["rules"].as_array().unwrap().clone();
+                rules.iter().any(|of| of["rule_id"] == rule && of["limit"] == limit).then_some(())
+            });
+        }
+    };
+    limit_is(ALICE, "each", 10);
+    says(&["tiers", "set", "alice", "premium"], "alice: premium\n");
+    limit_is(ALICE, "each", 3_000);
+    says(&["tiers", "get", "alice"], "alice: premium\n");
+    says(&["tiers", "set", "alice", "free", "--tenant", "acme"], "acme/alice: free\n");
+    says(&["plans", "set", "acme", "premium"], "acme: premium\n");
+    for check in [
+        r#"{"tenant":"acme","user":"alice","resource":"/","cost":0}"#,
+        r#"{"tenant":"acme","resource":"/","cost":0}"#,
+    ] {
+        limit_is(check, "tenant", 3_000);
+    }
+    limit_is(r#"{"tenant":"acme","user":"alice","resource":"/","cost":0}"#, "each", 10);
+    limit_is(r#"{"tenant":"acme","user":"carol","resource":"/","cost":0}"#, "each", 3_000);
+    says(&["tiers", "remove", "alice"], "alice: no tier (before: premium)\n");
+    limit_is(ALICE, "each", 10);
+    says(
+        &["plans", "get", "acme", "--json"],
+        "{\"tenant\":\"acme\",\"plan\":\"premium\",\"previous\":null}\n",
+    );
+    says(&["plans", "remove", "acme"], "acme: no plan (before: premium)\n");
+    says(&["plans", "remove", "acme"], "acme: no plan\n");
+
+    tidegate(&["tiers", "set", "alice", "premum"])
+        .complains(1, &["no tier or plan `premum`", "`free`, `premium`"]);
+    tidegate(&["plans", "set", "", "premium"]).complains(1, &["answers:"]);
+    let nobody = Server::start(&[]);
+    let elsewhere = format!("http://{}", nobody.admin);
+    run(["tiers", "set", "alice", "premium", "--admin", &elsewhere]).complains(1, &["--tiers postgres://"]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn forwarding() -> Forwarding {
         ..IdentityConfig::default()
     };
     config.headers.tier = Some(HeaderName::from_static("x-tier"));
+    config.headers.plan = Some(HeaderName::from_static("x-plan"));
     Forwarding::new(&Identify::new(&config).unwrap())
 }
 
@@ -21,6 +22,7 @@ fn alice(ip: &str) -> Who<'static> {
     let mut who = Who::nobody(ip.parse().unwrap());
     who.user = Some(Text::Borrowed("alice"));
     who.tenant = Some(Text::Borrowed("acme"));
+    who.plan = Some(Text::Borrowed("PREMIUM"));
     who.how = How::Token;
     who
 }
@@ -59,6 +61,7 @@ fn a_client_is_told_of_as_it_is_known() {
             "x-forwarded-for: 203.0.113.7",
             "x-forwarded-host: api.example.com",
             "x-forwarded-proto: http",
+            "x-plan: PREMIUM",
             "x-real-ip: 203.0.113.7",
             "x-tenant-id: acme",
             "x-user-id: alice",
@@ -91,6 +94,7 @@ fn a_trusted_proxy_is_appended_to() {
             "x-forwarded-port: 443",
             "x-forwarded-proto: https",
             "x-original-uri: /a",
+            "x-plan: PREMIUM",
             "x-real-ip: 203.0.113.7",
             "x-request-id: r-1",
             "x-tenant-id: acme",
@@ -228,7 +232,7 @@ proptest! {
             ("x-forwarded-proto", scheme), ("x-real-ip", "203.0.113.7"),
         ];
         if known {
-            expected.extend([("x-tenant-id", "acme"), ("x-user-id", "alice")]);
+            expected.extend([("x-tenant-id", "acme"), ("x-user-id", "alice"), ("x-plan", "PREMIUM")]);
         }
         let credentials = ["x-api-key", "x-jwt-token"];
         for name in credentials {

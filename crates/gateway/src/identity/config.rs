@@ -47,6 +47,8 @@ pub struct JwtConfig {
     pub tenant_claim: Option<String>,
     /// The claim with the tier, if one has it.
     pub tier_claim: Option<String>,
+    /// Claim with the plan of the tenant, if one has it.
+    pub plan_claim: Option<String>,
     /// The header they come in, after the word `Bearer`, which only `Authorization` needs.
     pub header: HeaderName,
 }
@@ -63,6 +65,7 @@ impl JwtConfig {
             user_claim: "sub".to_owned(),
             tenant_claim: None,
             tier_claim: None,
+            plan_claim: None,
             header: AUTHORIZATION,
         }
     }
@@ -109,7 +112,7 @@ pub struct ApiKeyConfig {
     pub headers: Vec<HeaderName>,
     /// The parameter of the query they may come in. None by default: what is in a URL ends up in logs.
     pub query: Option<String>,
-    /// The keys that are known, one `NAME sha256:HEX [tenant=T] [tier=T]` per line; the file is read again when it
+    /// The keys that are known, one `NAME sha256:HEX [tenant=T] [tier=T] [plan=P]` per line; the file is read again when it
     /// changes. Without it, every key is a client of its own.
     pub known: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 //!
 //! A client may show a certificate, a token or an API key, and a trusted proxy may say who its client is. Whatever is shown
 //! must be good: a bad token is refused even if a certificate names a user. The first that names a user, in that order,
-//! says whose tenant and tier it is, too; names of different origins are never mixed.
+//! says whose tenant, tier and plan it is, too; names of different origins are never mixed.
 //!
 //! [`Identify::who`] does not wait for anything and copies nothing in the usual cases. [`Identify::follow`] has to run
 //! beside it, so that keys that are elsewhere are loaded and changed.
@@ -60,16 +60,18 @@ pub struct Identify {
 }
 
 /// Names of one origin.
+#[derive(Default)]
 struct Names<'a> {
     user: Option<Text<'a>>,
     tenant: Option<Text<'a>>,
     tier: Option<Text<'a>>,
+    plan: Option<Text<'a>>,
     how: How,
 }
 
 impl Names<'_> {
     fn says_something(&self) -> bool {
-        self.user.is_some() || self.tenant.is_some() || self.tier.is_some()
+        [&self.user, &self.tenant, &self.tier, &self.plan].into_iter().any(Option::is_some)
     }
 }
 
@@ -113,13 +115,10 @@ impl Identify {
         };
         let names =
             [self.by_certificate(peer), token.as_deref().map(by_token), by_key(sent.as_ref()), by_header];
-        let names = first(names);
-        let (user, tenant, tier, how) = names.map_or((None, None, None, How::Nobody), |names| {
-            (names.user, names.tenant, names.tier, names.how)
-        });
+        let Names { user, tenant, tier, plan, how } = first(names).unwrap_or_default();
         let ip = if trusted { hops::client(&self.trusted, ip, &head.headers) } else { ip };
         let api_key = sent.map(|sent| sent.key.into());
-        Ok(Who { user, tenant, tier, api_key, request_id, ip, how })
+        Ok(Who { user, tenant, tier, plan, api_key, request_id, ip, how })
     }
 
     fn by_certificate(&self, peer: &Peer) -> Option<Names<'static>> {
@@ -128,18 +127,19 @@ impl Identify {
         Some(Names {
             user,
             tenant: shared(name.tenant(self.certificates)),
-            tier: None,
             how: How::Certificate,
+            ..Names::default()
         })
     }
 
     fn by_header<'a>(&self, headers: &'a HeaderMap) -> Result<Names<'a>, NotAdmitted> {
         let named = |name: &HeaderName| one(headers, name);
-        let tier = self.headers.tier.as_ref().map_or(Ok(None), named)?;
+        let named_if = |name: &Option<HeaderName>| name.as_ref().map_or(Ok(None), named);
         Ok(Names {
             user: named(&self.headers.user)?,
             tenant: named(&self.headers.tenant)?,
-            tier,
+            tier: named_if(&self.headers.tier)?,
+            plan: named_if(&self.headers.plan)?,
             how: How::Header,
         })
     }
@@ -175,7 +175,7 @@ impl Identify {
         self.trusted.trusts(canonical_ip(ip))
     }
 
-    /// The headers with names of users, tenants and tiers.
+    /// Returns the headers with names of users, tenants, tiers and plans.
     pub(crate) fn headers(&self) -> &IdentityHeaders {
         &self.headers
     }
@@ -212,19 +212,24 @@ fn first(names: [Option<Names<'_>>; 4]) -> Option<Names<'_>> {
 }
 
 fn by_token(token: &jwt::Verified) -> Names<'static> {
-    let (user, tenant, tier) = (&token.user, &token.tenant, &token.tier);
     Names {
-        user: shared(user.as_ref()),
-        tenant: shared(tenant.as_ref()),
-        tier: shared(tier.as_ref()),
+        user: shared(token.user.as_ref()),
+        tenant: shared(token.tenant.as_ref()),
+        tier: shared(token.tier.as_ref()),
+        plan: shared(token.plan.as_ref()),
         how: How::Token,
     }
 }
 
 fn by_key(sent: Option<&Sent<'_>>) -> Option<Names<'static>> {
     let owner = sent?.owner.as_ref()?;
-    let (tenant, tier) = (shared(owner.tenant.as_ref()), shared(owner.tier.as_ref()));
-    Some(Names { user: shared(Some(&owner.name)), tenant, tier, how: How::ApiKey })
+    Some(Names {
+        user: shared(Some(&owner.name)),
+        tenant: shared(owner.tenant.as_ref()),
+        tier: shared(owner.tier.as_ref()),
+        plan: shared(owner.plan.as_ref()),
+        how: How::ApiKey,
+    })
 }
 
 fn shared(text: Option<&Arc<str>>) -> Option<Text<'static>> {

@@ -12,7 +12,7 @@ use tidegate_core::Request;
 use super::certificate::ClientName;
 use crate::forwarded::Sayings;
 
-/// The longest name of a user, tenant or tier, in bytes.
+/// Longest name of a user, tenant, tier or plan, in bytes.
 const MAX_NAME_BYTES: usize = 1_024;
 
 /// The other end of a connection.
@@ -89,9 +89,10 @@ impl<'a> From<Cow<'a, str>> for Text<'a> {
 }
 
 /// Where a user's name comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum How {
     /// Nothing says who it is.
+    #[default]
     Nobody,
     /// The certificate of the connection.
     Certificate,
@@ -110,8 +111,10 @@ pub struct Who<'a> {
     pub user: Option<Text<'a>>,
     /// Who the user belongs to.
     pub tenant: Option<Text<'a>>,
-    /// What the user's plan is called.
+    /// Name of the user's tier or plan.
     pub tier: Option<Text<'a>>,
+    /// Name of the tenant's plan or tier.
+    pub plan: Option<Text<'a>>,
     /// The API key that was sent.
     pub api_key: Option<Text<'a>>,
     /// What a trusted proxy calls this request.
@@ -125,7 +128,16 @@ pub struct Who<'a> {
 impl<'a> Who<'a> {
     /// Somebody at `ip` of whom nothing else is known.
     pub fn nobody(ip: IpAddr) -> Self {
-        Self { user: None, tenant: None, tier: None, api_key: None, request_id: None, ip, how: How::Nobody }
+        Self {
+            user: None,
+            tenant: None,
+            tier: None,
+            plan: None,
+            api_key: None,
+            request_id: None,
+            ip,
+            how: How::Nobody,
+        }
     }
 
     /// `request` with who asks for it.
@@ -134,6 +146,7 @@ impl<'a> Who<'a> {
             user: self.user.as_deref(),
             tenant: self.tenant.as_deref(),
             tier: self.tier.as_deref(),
+            plan: self.plan.as_deref(),
             api_key: self.api_key.as_deref(),
             request_id: self.request_id.as_deref(),
             ip: Some(self.ip),
@@ -148,6 +161,7 @@ impl<'a> Who<'a> {
             user: shared(self.user),
             tenant: shared(self.tenant),
             tier: shared(self.tier),
+            plan: shared(self.plan),
             api_key: shared(self.api_key),
             request_id: shared(self.request_id),
             ip: self.ip,
@@ -163,6 +177,7 @@ impl fmt::Debug for Who<'_> {
             .field("user", &self.user)
             .field("tenant", &self.tenant)
             .field("tier", &self.tier)
+            .field("plan", &self.plan)
             .field("api_key", &self.api_key.is_some())
             .field("request_id", &self.request_id)
             .field("ip", &self.ip)

@@ -1,5 +1,6 @@
 //! Who asks, from what clients show to what back ends hear.
 
+use http::HeaderName;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -84,6 +85,39 @@ async fn a_token_names_the_user_and_the_tier() {
     assert_eq!(backend.requests(), before);
 }
 
+/// The plan belongs to the tenant: whichever of its users asks, and whatever tiers they have, there is one limit.
+#[tokio::test]
+async fn a_tenant_has_one_limit_by_its_plan() {
+    const BY_TENANT: &str = "plans: { FREE: 1, PREMIUM: 3 }\nrules:\n  - { rule_id: tenant, identifier_type: tenant_id, base_limit: 1, window: 1h }\n";
+    let backend = Backend::start();
+    let setup = Setup::to(&[backend.address()]).rules(BY_TENANT).gateway(|gateway| {
+        gateway.identity.jwt = Some(JwtConfig {
+            tenant_claim: Some("org".into()),
+            tier_claim: Some("tier".into()),
+            plan_claim: Some("plan".into()),
+            ..JwtConfig::new(JwtKeys::Secret(SECRET.to_vec()))
+        });
+        gateway.identity.headers.plan = Some(HeaderName::from_static("x-plan"));
+        gateway.identity.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    let gateway = setup.start().await;
+    let alice =
+        token(&json!({"sub": "alice", "tier": "FREE", "org": "acme", "plan": "PREMIUM", "exp": expiry(60)}));
+    let bob = token(&json!({"sub": "bob", "org": "acme", "plan": "PREMIUM", "exp": expiry(60)}));
+    for (bearer, status) in [(&alice, 200), (&bob, 200), (&alice, 200), (&bob, 429)] {
+        let told = ask(&gateway, &[("authorization", bearer), ("x-plan", "FREE")]).await;
+        assert_eq!((told.status, told.header("x-ratelimit-limit")), (status, Some("3")));
+        if status == 200 {
+            assert_eq!(heard(&told, "x-plan"), ["PREMIUM"], "what the token says, not what the client says");
+        }
+    }
+    // A trusted proxy may name the plan.
+    let proxied = [("x-tenant-id", "other"), ("x-plan", "PREMIUM")];
+    for status in [200, 200, 200, 429] {
+        assert_eq!(ask(&gateway, &proxied).await.status, status);
+    }
+}
+
 #[tokio::test]
 async fn keys_are_counted_apart_and_known_ones_have_names() {
     let backend = Backend::start();
@@ -97,7 +131,11 @@ async fn keys_are_counted_apart_and_known_ones_have_names() {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.as_bytes());
         digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
-    std::fs::write(&file, format!("robot sha256:{} tenant=acme tier=gold\n", digest("swordfish"))).unwrap();
+    std::fs::write(
+        &file,
+        format!("robot sha256:{} tenant=acme tier=gold plan=PREMIUM\n", digest("swordfish")),
+    )
+    .unwrap();
     let setup = Setup::to(&[backend.address()]).rules(TIERS);
     let gateway = setup.gateway(|gateway| gateway.identity.api_keys.known = Some(file)).start().await;
     let told = ask(&gateway, &[("x-api-key", "swordfish")]).await;

@@ -152,6 +152,9 @@ pub struct Document {
     pub default_tier: Option<String>,
     /// The tier or plan of users that is known beforehand: user → tier.
     pub users: Option<Table<String>>,
+    /// The tier or plan of tenants that is known beforehand: tenant → plan. It is the limit of rules that count by tenant, whichever
+    /// user asks, and of users who have no tier of their own.
+    pub tenants: Option<Table<String>>,
     /// Where a request's tier or plan is read from when the request does not state it: `header:<name>` or
     /// `attribute:<name>`, one or a list asked in order. Only name a header that clients cannot set themselves.
     pub tier_from: Option<OneOrMany<TierSource>>,

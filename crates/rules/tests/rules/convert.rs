@@ -80,7 +80,7 @@ fn several_texts_become_one() {
         },
         Source {
             name: "c.yaml",
-            text: "users: { u: z }\nrules: []\n---\nusers: { u: z, \"null\": a }\ndomains: { q: {} }\n",
+            text: "users: { u: z }\nrules: []\n---\nusers: { u: z, \"null\": a }\ntenants: { t: z }\ndomains: { q: {} }\n",
         },
     ];
     let converted = convert(&sources).unwrap();

@@ -53,6 +53,24 @@ fn the_example_in_the_reference_holds() {
 }
 
 #[test]
+fn a_counter_by_tenant_has_one_limit_whichever_user_asks() {
+    let rules = loaded(&[
+        "tenants: { acme: PREMIUM, zed: STANDARD }\nusers: { alice: STANDARD, bob: PREMIUM }\nrules:\n  \
+         - { rule_id: tenant, identifier_type: tenant_id, base_limit: 100, window: 1m }\n  \
+         - { rule_id: user, identifier_type: user_id, base_limit: 100, window: 1m }\n",
+    ]);
+    let of = |tenant, user| {
+        let request = Request { tenant: Some(tenant), user, ..Request::new("/") };
+        limits(&rules, &request).into_iter().map(|(limit, _)| limit).collect::<Vec<_>>()
+    };
+    assert_eq!(of("acme", Some("alice")), [300, 200]);
+    assert_eq!(of("acme", Some("carol")), [300, 300], "a user without a plan has the tenant's");
+    assert_eq!(of("acme", None), [300, 300]);
+    assert_eq!(of("zed", Some("bob")), [200, 300]);
+    assert_eq!(of("other", Some("bob")), [100, 300], "of which nothing is known");
+}
+
+#[test]
 fn the_usual_plans_where_none_are_stated() {
     let rules = loaded(&[RULE]);
     let of = |tier| limit_of(&rules, tier);

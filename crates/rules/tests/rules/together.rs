@@ -52,6 +52,16 @@ fn settings_for_all_must_agree() {
             "c.yaml:1:13: user `u` is in another tier at b.yaml:3:13; keep one",
         ],
     );
+    // A user and a tenant of one name have nothing to do with each other.
+    let plans = "plans: { a: 1, b: 2 }\nusers: { u: a }\ntenants: { u: b }\nrules: []\n";
+    check(
+        &[("a.yaml", plans), ("b.yaml", "tenants: { u: a }\n")],
+        &["b.yaml:1:15: tenant `u` is in another tier at a.yaml:3:15; keep one"],
+    );
+    check(
+        &[("a.yaml", "tenants: { u: premum }\nrules: []\n"), ("b.yaml", "plans: { premium: 1 }\n")],
+        &["a.yaml:1:15: there is no tier `premum`, did you mean `premium`?"],
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod log_level;
 mod page;
 mod rules;
 mod status;
+mod tiers;
 mod whoami;
 
 use std::convert::Infallible;
@@ -51,6 +52,7 @@ pub(crate) use log_level::LogLevelBody;
 pub(crate) use page::is_asked_for as is_page;
 pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
+pub(crate) use tiers::{SetPlanBody, SetTierBody, TenantPlanBody, UserTierBody};
 pub(crate) use whoami::WhoamiBody;
 
 /// What the handlers know.
@@ -100,6 +102,12 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/whoami", "GET", get(whoami::show)),
         ("/v1/log-level", "GET", get(log_level::show)),
         ("/v1/log-level", "PUT", put(log_level::put)),
+        ("/v1/users/{user}/tier", "GET", get(tiers::show_tier)),
+        ("/v1/users/{user}/tier", "PUT", put(tiers::put_tier)),
+        ("/v1/users/{user}/tier", "DELETE", delete(tiers::delete_tier)),
+        ("/v1/tenants/{tenant}/plan", "GET", get(tiers::show_plan)),
+        ("/v1/tenants/{tenant}/plan", "PUT", put(tiers::put_plan)),
+        ("/v1/tenants/{tenant}/plan", "DELETE", delete(tiers::delete_plan)),
         ("/v1/documents", "GET", get(rules::documents)),
         ("/v1/documents/{name}", "GET", get(change::show_document)),
         ("/openapi.json", "GET", get(async || reply::json(StatusCode::OK, openapi::document()))),

@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     Store,
     Breaker,
     Rules,
+    Tiers,
     Alert,
     HotKey,
     Cluster,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod log_level;
+mod tiers;
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -319,6 +320,7 @@ fn admin(schemas: &mut Schemas) -> Vec<Operation> {
     all.extend(rules(schemas));
     all.extend(changes::all(schemas));
     all.extend(log_level::all(schemas));
+    all.extend(tiers::all(schemas));
     all
 }
 

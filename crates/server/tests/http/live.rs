@@ -6,4 +6,5 @@ mod journal;
 mod page;
 mod stream;
 
+pub(crate) use journal::entry;
 pub(crate) use stream::Stream;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidegate::TierOptions;
 use tidegate::cluster::{Cluster, Fleet, Keyring, Settings, Timing};
-use tidegate_server::{Config, Membership, RulesFeed};
-use tidegate_sources::{FileArchive, FileSource, RuleBook};
+use tidegate_server::{Config, Membership, RulesFeed, UserTiers};
+use tidegate_sources::{FileArchive, FileSource, PostgresTiers, RuleBook};
 
 use crate::client::{Ask, Running, config, send, start_with};
 use crate::log_level;
+use crate::tiers::postgres;
 
 const RULES: &str = "
 rules:
@@ -20,10 +22,19 @@ async fn everything_described_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     // Two files: what is deleted must not be all there is.
     std::fs::write(folder.path().join("main.yaml"), RULES).unwrap();
-    std::fs::write(folder.path().join("more.yaml"), RULES.replace("each", "other")).unwrap();
+    let more = format!("tiers: {{free: {{limit: 10, window: 1h}}}}{}", RULES.replace("each", "other"));
+    std::fs::write(folder.path().join("more.yaml"), more).unwrap();
+    let postgres = postgres().await;
+    let tiers =
+        UserTiers::postgres(PostgresTiers::new(postgres.url().parse().unwrap()), TierOptions::default());
     let book = RuleBook::new(Arc::new(FileArchive::new(folder.path())));
     let feed = RulesFeed::watch(FileSource::new(folder.path())).with_book(book);
-    let config = Config { cluster: Some(among_others().await), log: Some(log_level::any()), ..config() };
+    let config = Config {
+        cluster: Some(among_others().await),
+        log: Some(log_level::any()),
+        tiers: Some(tiers),
+        ..config()
+    };
     let server = start_with(config, feed).await;
     let described = server.admin("/openapi.json").await.json();
     let other = send(server.addresses.http, Ask::get("/openapi.json")).await.json();
@@ -40,11 +51,13 @@ async fn everything_described_is_answered() {
                     continue;
                 }
                 let path = path.replace("{rule_id}", "each").replace("{name}", "main.yaml");
-                let path = path.replace("{file}", "app.js");
+                let path =
+                    path.replace("{file}", "app.js").replace("{user}", "alice").replace("{tenant}", "acme");
                 let body = match change_before(&server, &path, operations).await {
                     Some(version) if method == "post" => format!("{{\"to_version\":{version}}}"),
                     Some(_) => thing(&path, 9999 + operations),
-                    None => body(&path).to_owned(),
+                    None if method == "put" || method == "post" => body(&path).to_owned(),
+                    None => String::new(),
                 };
                 let ask = Ask { method: method.to_uppercase().parse().unwrap(), ..Ask::post(&path, body) };
                 let answer = send(address, ask).await;
@@ -100,6 +113,8 @@ fn body(path: &str) -> &'static str {
         "/v1/check/batch" => r#"[{"resource":"/"},{}]"#,
         "/json" => r#"{"domain":"d","descriptors":[{"entries":[{"key":"a"}]}]}"#,
         "/v1/rules/validate" => RULES,
+        "/v1/users/alice/tier" => r#"{"tier":"free"}"#,
+        "/v1/tenants/acme/plan" => r#"{"plan":"free"}"#,
         "/v1/log-level" => r#"{"level":"warn"}"#,
         _ => "",
     }

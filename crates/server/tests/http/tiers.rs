@@ -15,6 +15,7 @@ use tidegate_wire::grpc::protobuf::tidegate::v1;
 use tokio::task::JoinSet;
 
 use crate::client::{Ask, Connection, DEADLINE, Running, config, eventually, send, start_with};
+use crate::live::entry;
 use crate::rate_limit::client::Client;
 
 const RULES: &str = "
@@ -32,7 +33,7 @@ fn patient() -> TierOptions {
     TierOptions { timeout: DEADLINE, ttl: Duration::from_secs(3_600), ..TierOptions::default() }
 }
 
-async fn postgres() -> Postgres {
+pub(crate) async fn postgres() -> Postgres {
     let postgres = Postgres::start();
     PostgresArchive::new(postgres.url().parse().unwrap()).init().await.unwrap();
     postgres
@@ -264,4 +265,64 @@ async fn survives(fail: fn(&Postgres), mend: fn(&Postgres), fallback: &[&str]) {
     eventually("normal", async || health().await["status"] == "normal").await;
     put(&postgres, "", "1", "standard");
     limit_is(&server, "1", 200).await;
+}
+
+/// Whoever is told of it, and whatever they have been told before, has the new tier; the change is in the events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_admin_api_changes_tiers_and_plans() {
+    const WITH_TENANTS: &str = "  - {rule_id: customer, identifier_type: tenant_id, tiered: true}\n";
+    let postgres = postgres().await;
+    let source = UserTiers::postgres(tiers(&postgres), patient());
+    let rules = format!("{}\n{WITH_TENANTS}", RULES.replace("rules: [", "rules:\n  - ").replace("}]", "}"));
+    let config = Config { tiers: Some(source), ..config() };
+    let server = start_with(config, RulesFeed::fixed("rules.yaml", &rules)).await;
+    listening(&server, &postgres).await;
+    let admin = server.addresses.admin;
+    let set = async |path: &str, body: &str| {
+        send(admin, Ask { method: "PUT".parse().unwrap(), ..Ask::post(path, body) }).await
+    };
+    let of_customer = async || {
+        let body = json!({"resource": "/", "tenant": "acme", "cost": 0}).to_string();
+        server.check(&body).await.json()["limit"].clone()
+    };
+    assert_eq!((limit(&server, "ann").await, of_customer().await), (json!(10), json!(10)));
+    let answer = set("/v1/users/ann/tier", r#"{"tier":"premium"}"#).await;
+    assert_eq!(answer.json(), json!({"user": "ann", "tenant": null, "tier": "premium", "previous": null}));
+    assert_eq!(limit(&server, "ann").await, 3_000, "at once on the node that was asked");
+    let answer = set("/v1/tenants/acme/plan", r#"{"plan":"standard"}"#).await;
+    assert_eq!(answer.json(), json!({"tenant": "acme", "plan": "standard", "previous": null}));
+    assert_eq!(of_customer().await, 200);
+    let noted = entry(&server, "tier of user ann changed").await;
+    let detail = noted["detail"].as_str().unwrap();
+    assert!(noted["kind"] == "tiers" && detail.contains("from none to premium, by "), "{noted}");
+
+    let removed = Ask { method: "DELETE".parse().unwrap(), ..Ask::get("/v1/users/ann/tier") };
+    assert_eq!(send(admin, removed).await.json()["previous"], "premium");
+    assert_eq!(limit(&server, "ann").await, 10);
+    let long = "x".repeat(1_025);
+    for (path, body, status, why) in [
+        ("/v1/users/ann/tier", r#"{"tier":"gold"}"#, 422, "use `free`, `standard`, `premium`"),
+        ("/v1/users/ann/tier", r#"{"plan":"free"}"#, 400, "unknown field `plan`"),
+        ("/v1/users/ann/tier?tenants=acme", r#"{"tier":"free"}"#, 400, "tenants"),
+        ("/v1/users/a%00/tier", r#"{"tier":"free"}"#, 400, "control characters"),
+        (&format!("/v1/tenants/{long}/plan"), r#"{"plan":"free"}"#, 400, "longer than 1,024 bytes"),
+    ] {
+        let answer = set(path, body).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(text.contains(why), "{path} {body}: {text}");
+    }
+    assert_eq!(
+        (limit(&server, "ann").await, of_customer().await),
+        (json!(10), json!(200)),
+        "nothing has changed"
+    );
+
+    postgres.kill();
+    let hasty = PostgresTiers::new(postgres.url().parse().unwrap());
+    let server = start(UserTiers::postgres(hasty, patient())).await;
+    let ask =
+        Ask { method: "PUT".parse().unwrap(), ..Ask::post("/v1/users/ann/tier", r#"{"tier":"premium"}"#) };
+    let answer = send(server.addresses.admin, ask).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
 }

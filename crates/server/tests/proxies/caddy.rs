@@ -13,7 +13,8 @@ const CADDY: Recipe = Recipe {
         "request_header X-User-Id {query.user}
 		request_header X-Tenant-Id {query.tenant}
 		request_header X-Api-Key {query.key}
-		request_header X-Tier {query.tier}",
+		request_header X-Tier {query.tier}
+		request_header X-Plan {query.plan}",
     )],
 };
 

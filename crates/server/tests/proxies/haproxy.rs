@@ -13,7 +13,8 @@ const HAPROXY: Recipe = Recipe {
         "http-request set-header X-User-Id %[url_param(user)] if { url_param(user) -m found }
     http-request set-header X-Tenant-Id %[url_param(tenant)] if { url_param(tenant) -m found }
     http-request set-header X-Api-Key %[url_param(key)] if { url_param(key) -m found }
-    http-request set-header X-Tier %[url_param(tier)] if { url_param(tier) -m found }",
+    http-request set-header X-Tier %[url_param(tier)] if { url_param(tier) -m found }
+    http-request set-header X-Plan %[url_param(plan)] if { url_param(plan) -m found }",
     )],
 };
 

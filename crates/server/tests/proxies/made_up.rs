@@ -1,11 +1,12 @@
 //! What clients say about themselves that is not theirs to say.
 
 /// Headers by which somebody would be another, be somewhere else, or ask for something else.
-const CLAIMS: [(&str, &str); 10] = [
+const CLAIMS: [(&str, &str); 11] = [
     ("X-User-Id", "mallory"),
     ("X-Tenant-Id", "mallory"),
     ("X-Api-Key", "mallory"),
     ("X-Tier", "premium"),
+    ("X-Plan", "premium"),
     ("X-Forwarded-For", "203.0.113.9"),
     ("X-Forwarded-Method", "MALLORY"),
     ("X-Forwarded-Uri", "/mallory"),

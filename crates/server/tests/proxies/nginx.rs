@@ -13,6 +13,7 @@ const NGINX: Recipe = Recipe {
         (r#"set $tidegate_tenant  "";"#, "set $tidegate_tenant $arg_tenant;"),
         (r#"set $tidegate_api_key "";"#, "set $tidegate_api_key $arg_key;"),
         (r#"set $tidegate_tier    "";"#, "set $tidegate_tier $arg_tier;"),
+        (r#"set $tidegate_plan    "";"#, "set $tidegate_plan $arg_plan;"),
     ],
 };
 

@@ -25,6 +25,7 @@ rules:
   - {rule_id: key, identifier_type: api_key, algorithm: fixed_window, limit: 3, window: 1h,
      match: {path_pattern: /by-key}}
   - {rule_id: tiered, identifier_type: user_id, tiered: true, match: {path_pattern: /by-tier}}
+  - {rule_id: planned, identifier_type: tenant_id, tiered: true, match: {path_pattern: /by-plan}}
   - {rule_id: blocked, identifier_type: global, limit: 0, window: 1h, match: {path_pattern: /blocked}}
 ";
 
@@ -43,7 +44,7 @@ pub(crate) struct Recipe {
     pub(crate) start: fn(Upstreams, &[Edit<'_>]) -> ReverseProxy,
     /// What the documentation says to change, for requests to pass while Tidegate is away.
     pub(crate) pass: Edit<'static>,
-    /// Has the proxy take `user`, `tenant`, `key` and `tier` from the query, which no real one should believe.
+    /// Has the proxy take `user`, `tenant`, `key`, `tier` and `plan` from the query, which no real one should believe.
     pub(crate) identify: &'static [Edit<'static>],
 }
 
@@ -79,10 +80,13 @@ impl Stand {
     }
 }
 
-/// A server that would believe a proxy about tiers too.
+/// A server that would believe a proxy about tiers and plans, too.
 pub(crate) async fn tidegate(config: Config) -> Running {
-    let identity_headers =
-        IdentityHeaders { tier: Some("x-tier".parse().unwrap()), ..IdentityHeaders::default() };
+    let identity_headers = IdentityHeaders {
+        tier: Some("x-tier".parse().unwrap()),
+        plan: Some("x-plan".parse().unwrap()),
+        ..IdentityHeaders::default()
+    };
     start_with(Config { identity_headers, ..config }, RulesFeed::fixed("rules.yaml", RULES)).await
 }
 

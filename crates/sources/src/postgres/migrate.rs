@@ -7,9 +7,10 @@ use super::place::Place;
 use super::trouble::Trouble;
 
 /// In order. What has been released is never changed, only added to.
-const MIGRATIONS: [(i32, &str); 2] = [
+const MIGRATIONS: [(i32, &str); 3] = [
     (1, include_str!("../../migrations/0001_rules.sql")),
     (2, include_str!("../../migrations/0002_users.sql")),
+    (3, include_str!("../../migrations/0003_tenants.sql")),
 ];
 
 /// Those who create tables at the same moment wait for each other by this number: any would do.

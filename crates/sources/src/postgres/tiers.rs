@@ -1,4 +1,4 @@
-//! Users' tiers, looked up one by one.
+//! Users' tiers and tenants' plans, looked up one by one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,7 +35,7 @@ const ASK: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(3);
 
-/// The tiers in `tidegate_users`.
+/// The tiers in `tidegate_users`, and the plans in `tidegate_tenants`.
 #[derive(Debug)]
 pub struct PostgresTiers {
     url: PostgresUrl,
@@ -46,7 +46,7 @@ pub struct PostgresTiers {
     turn: AtomicUsize,
 }
 
-/// Whose tier has changed.
+/// User or tenant whose tier or plan has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierChange {
     /// That of one user.
@@ -56,7 +56,9 @@ pub enum TierChange {
         /// The user.
         user: String,
     },
-    /// Anybody's: what has changed is not known.
+    /// The plan of a tenant.
+    Tenant(String),
+    /// Any of them: what has changed is not known.
     All,
 }
 
@@ -81,23 +83,80 @@ impl PostgresTiers {
         Self { url, patience, pools, turn: AtomicUsize::new(0) }
     }
 
-    /// A user's tier: that within its tenant, or else that of the user in all tenants. `None` if there is neither.
+    /// Looks up a user's tier: that within its tenant, or else that of the user in all tenants. `None` if there is neither.
     ///
     /// Fails after two seconds, or what was stated instead; if the URL names several servers, the next call asks another.
     pub fn tier_of<'a>(&'a self, tenant: Option<&'a str>, user: &'a str) -> Answer<'a, Option<String>> {
-        Box::pin(self.look_up(tenant, user))
+        Box::pin(self.ask(
+            "SELECT tier FROM tidegate_users WHERE user_id = $2 AND tenant IN ($1, '') ORDER BY tenant = '' LIMIT 1",
+            [Some(tenant.unwrap_or_default()), Some(user), None],
+        ))
     }
 
-    async fn look_up(&self, tenant: Option<&str>, user: &str) -> Result<Option<String>, ArchiveError> {
+    /// Looks up a tenant's plan, and fails as [`tier_of`](Self::tier_of) does.
+    pub fn plan_of<'a>(&'a self, tenant: &'a str) -> Answer<'a, Option<String>> {
+        Box::pin(self.ask("SELECT plan FROM tidegate_tenants WHERE tenant = $1", [Some(tenant), None, None]))
+    }
+
+    /// Sets a user's tier, within a tenant or, without it, in all of them; `None` removes it. Returns the one before.
+    pub fn set_tier<'a>(
+        &'a self,
+        tenant: Option<&'a str>,
+        user: &'a str,
+        tier: Option<&'a str>,
+    ) -> Answer<'a, Option<String>> {
+        let query = match tier {
+            Some(_) => {
+                "WITH before AS (SELECT tier FROM tidegate_users WHERE tenant = $1 AND user_id = $2), \
+                 written AS (INSERT INTO tidegate_users (tenant, user_id, tier) VALUES ($1, $2, $3) \
+                 ON CONFLICT (tenant, user_id) DO UPDATE SET tier = $3) SELECT tier FROM before"
+            }
+            None => "DELETE FROM tidegate_users WHERE tenant = $1 AND user_id = $2 RETURNING tier",
+        };
+        Box::pin(self.write(query, [Some(tenant.unwrap_or_default()), Some(user), tier]))
+    }
+
+    /// Sets a tenant's plan; `None` removes it. Returns the one before.
+    pub fn set_plan<'a>(&'a self, tenant: &'a str, plan: Option<&'a str>) -> Answer<'a, Option<String>> {
+        let query = match plan {
+            Some(_) => {
+                "WITH before AS (SELECT plan FROM tidegate_tenants WHERE tenant = $1), \
+                 written AS (INSERT INTO tidegate_tenants (tenant, plan) VALUES ($1, $2) \
+                 ON CONFLICT (tenant) DO UPDATE SET plan = $2) SELECT plan FROM before"
+            }
+            None => "DELETE FROM tidegate_tenants WHERE tenant = $1 RETURNING plan",
+        };
+        Box::pin(self.write(query, [Some(tenant), plan, None]))
+    }
+
+    /// Runs a statement that changes something on one server after the other, until one lets it: replicas do not.
+    async fn write(
+        &self,
+        query: &'static str,
+        names: [Option<&str>; 3],
+    ) -> Result<Option<String>, ArchiveError> {
+        let mut result = self.ask(query, names).await;
+        for _ in 1..self.pools.len() {
+            if result.is_ok() {
+                break;
+            }
+            result = self.ask(query, names).await;
+        }
+        result
+    }
+
+    /// Runs a statement that returns a name or nothing.
+    async fn ask(
+        &self,
+        query: &'static str,
+        names: [Option<&str>; 3],
+    ) -> Result<Option<String>, ArchiveError> {
         let turn = self.turn.load(Ordering::Relaxed);
         let server = turn % self.pools.len().max(1);
         let place = Place { url: &self.url, server };
         let Some(pool) = self.pools.get(server) else { return Err(place.silent().into()) };
-        let question = sqlx::query_as(
-            "SELECT tier FROM tidegate_users WHERE user_id = $2 AND tenant IN ($1, '') ORDER BY tenant = '' LIMIT 1",
-        );
-        let question = question.bind(tenant.unwrap_or_default()).bind(user);
-        let trouble = match timeout(self.patience, question.fetch_optional(pool)).await {
+        let query = names.into_iter().flatten().fold(sqlx::query_as(query), sqlx::query::QueryAs::bind);
+        let trouble = match timeout(self.patience, query.fetch_optional(pool)).await {
             Ok(Ok(row)) => return Ok(row.map(|(tier,): (String,)| tier)),
             Ok(Err(error)) => place.trouble(&error),
             Err(_) => place.silent(),
@@ -211,12 +270,14 @@ fn change(payload: &str) -> TierChange {
     #[derive(Deserialize)]
     struct Payload {
         tenant: String,
-        user: String,
+        /// Absent if the tenant's own plan has changed.
+        user: Option<String>,
     }
     match serde_json::from_str(payload) {
-        Ok(Payload { tenant, user }) => {
+        Ok(Payload { tenant, user: Some(user) }) => {
             TierChange::User { tenant: Some(tenant).filter(|tenant| !tenant.is_empty()), user }
         }
+        Ok(Payload { tenant, user: None }) => TierChange::Tenant(tenant),
         Err(_) => TierChange::All,
     }
 }
@@ -233,6 +294,7 @@ mod tests {
         };
         assert_eq!(change(r#"{"tenant" : "t", "user" : "a"}"#), user(Some("t")));
         assert_eq!(change(r#"{"tenant" : "", "user" : "a"}"#), user(None));
+        assert_eq!(change(r#"{"tenant" : "t"}"#), TierChange::Tenant("t".to_owned()));
         assert_eq!([change(""), change("nonsense")], [TierChange::All, TierChange::All]);
     }
 }

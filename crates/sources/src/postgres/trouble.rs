@@ -46,7 +46,7 @@ fn said(url: &PostgresUrl, address: &str, code: &str, words: &str) -> Trouble {
         )),
         "42501" => Trouble::refused(format!(
             "PostgreSQL at {address} does not let {user} do that: {words}; \
-             for reading, GRANT SELECT ON tidegate_state, tidegate_rules, tidegate_users TO {user}; \
+             for reading, GRANT SELECT ON tidegate_state, tidegate_rules, tidegate_users, tidegate_tenants TO {user}; \
              docs/operations/postgres.md says what writing takes"
         )),
         // A table, a schema, a function or a column is not there.
@@ -80,7 +80,7 @@ pub(super) fn away(address: &str, why: &str) -> Trouble {
 /// The server follows another, or takes no changes for another reason.
 pub(super) fn read_only(address: &str) -> Trouble {
     Trouble::refused(format!(
-        "PostgreSQL at {address} can only be read; name the server that can be written with --rules-primary"
+        "PostgreSQL at {address} can only be read; name the server that can be written with --rules-primary, or in the URL of --tiers"
     ))
 }
 

@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use tidegate_core::Secret;
 use tokio::time::Instant;
 
-use super::Tier;
+use super::{Subject, Tier};
 
 /// No entry.
 const NONE: usize = usize::MAX;
 
-/// Who: hashed, so that it takes little room whatever clients send, and nobody can choose it. The user comes first: all
+/// A user or a tenant: hashed, so that it takes little room whatever clients send, and nobody can choose it. The user comes first: all
 /// tenants of one are side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -20,10 +20,15 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// A user within a tenant, or without one.
-    pub(super) fn new(secret: &Secret, tenant: Option<&str>, user: &str) -> Self {
+    /// Hashes a subject; users and tenants of one name are different.
+    pub(super) fn new(secret: &Secret, subject: Subject<'_>) -> Self {
         let hash = |kind, name: &str| secret.encode().part(kind, name.as_bytes()).tag().bits();
-        Self { user: hash(0, user), tenant: tenant.map_or([0; 2], |tenant| hash(1, tenant)) }
+        match subject {
+            Subject::User { tenant, user } => {
+                Self { user: hash(0, user), tenant: tenant.map_or([0; 2], |tenant| hash(1, tenant)) }
+            }
+            Subject::Tenant(tenant) => Self { user: hash(2, tenant), tenant: [0; 2] },
+        }
     }
 
     /// This user in any tenant.
@@ -159,7 +164,7 @@ mod tests {
     use super::*;
 
     fn key(tenant: Option<&str>, user: &str) -> Key {
-        Key::new(&Secret::new([7; 16]), tenant, user)
+        Key::new(&Secret::new([7; 16]), Subject::User { tenant, user })
     }
 
     fn entry() -> Entry {

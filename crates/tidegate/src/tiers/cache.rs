@@ -14,9 +14,10 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, Entry, Key};
 use super::landing::{Landed, Landing};
+use super::lookups::Lookups;
 use super::pause::{PAUSE, Pause};
 use super::stats::{Outcome, TierStats};
-use super::{Tier, TierLookup, TierOptions};
+use super::{Found, Subject, Tier, TierLookup, TierOptions};
 
 /// Nobody waits longer, and nothing is remembered longer, whatever was configured: no point in time is beyond what can
 /// be told.
@@ -29,7 +30,7 @@ const LONGEST_NAME: usize = 1_024;
 /// How many look-ups may be on their way at once.
 const MOST: usize = 4_096;
 
-/// Users' tiers that are kept elsewhere, and what is remembered of them here.
+/// Users' tiers and tenants' plans that are kept elsewhere, and what is remembered of them here.
 ///
 /// It remembers who has no tier, too. While the other side fails, a user is asked for once a second at most, and after
 /// five failures in a row everybody together is.
@@ -63,8 +64,8 @@ struct Flight {
     landed: Receiver<Landed>,
 }
 
-/// What there is to say about a request's tier.
-pub(crate) enum Asked {
+/// Outcome of asking for one tier or plan.
+pub(super) enum Asked {
     /// All that can be said: the tier, if one is known.
     Told(Tier),
     /// It is being looked up.
@@ -72,7 +73,7 @@ pub(crate) enum Asked {
 }
 
 /// A look-up to wait for.
-pub(crate) struct Waiting {
+pub(super) struct Waiting {
     cache: Arc<TierCache>,
     started: Instant,
     landed: Receiver<Landed>,
@@ -102,18 +103,27 @@ impl TierCache {
     /// either: it may have been answered before the tier was changed.
     pub fn forget(&self, tenant: Option<&str>, user: &str) {
         let tenant = tenant.filter(|name| !name.is_empty());
-        let key = Key::new(&self.secret, tenant, user);
-        let mut state = self.state.lock();
+        let key = Key::new(&self.secret, Subject::User { tenant, user });
         if tenant.is_some() {
-            state.answers.remove(key);
-            state.flights.remove(&key);
-            return;
+            return self.forget_one(key);
         }
+        let mut state = self.state.lock();
         state.answers.remove_anywhere(key);
         let flights: Vec<Key> = state.flights.range(key.anywhere()).map(|(key, _)| *key).collect();
         for key in flights {
             state.flights.remove(&key);
         }
+    }
+
+    /// Forgets the plan of a tenant, as [`forget`](Self::forget) does the tier of a user.
+    pub fn forget_plan(&self, tenant: &str) {
+        self.forget_one(Key::new(&self.secret, Subject::Tenant(tenant)));
+    }
+
+    fn forget_one(&self, key: Key) {
+        let mut state = self.state.lock();
+        state.answers.remove(key);
+        state.flights.remove(&key);
     }
 
     /// Takes note that anybody's tier may have changed: everybody is looked up again before what is known of them is
@@ -128,7 +138,7 @@ impl TierCache {
         state.problem = None;
     }
 
-    /// How many users' tiers are remembered, those without a tier and those whose look-up failed included.
+    /// Returns how many users and tenants are remembered, those without a tier and those whose look-up failed included.
     pub fn entries(&self) -> usize {
         self.state.lock().answers.len()
     }
@@ -153,17 +163,25 @@ impl TierCache {
         self.options.timeout.saturating_mul(hundreds).min(LONGEST_TIMEOUT)
     }
 
-    /// What can be said at once about the tier of a request, if anything.
-    pub(crate) fn recall(&self, rules: &RuleSet, request: &Request<'_>) -> Option<Tier> {
-        let Some((tenant, user)) = self.wanted(rules, request) else { return Some(None) };
-        let key = Key::new(&self.secret, tenant, user);
-        self.state.lock().recall(key, Instant::now()).ok().map(|(tier, outcome)| self.told(tier, outcome))
+    /// Returns the tier and the plan of a request if both are known here, or need not be looked up.
+    pub(crate) fn recall(&self, rules: &RuleSet, request: &Request<'_>) -> Option<Found> {
+        let recall = |subject: Option<Subject<'_>>| {
+            let Some(subject) = subject else { return Some(None) };
+            let known = self.state.lock().recall(Key::new(&self.secret, subject), Instant::now());
+            known.ok().map(|(tier, outcome)| self.told(tier, outcome))
+        };
+        let tier = recall(self.wanted_user(rules, request))?;
+        Some(Found { tier, plan: recall(self.wanted_tenant(rules, request))? })
     }
 
-    /// What can be said about the tier of a request; it is looked up if need be.
-    pub(crate) fn ask(self: &Arc<Self>, rules: &RuleSet, request: &Request<'_>) -> Asked {
-        let Some((tenant, user)) = self.wanted(rules, request) else { return Asked::Told(None) };
-        let (key, now) = (Key::new(&self.secret, tenant, user), Instant::now());
+    /// Asks for the tier of a request's user and the plan of its tenant, as far as they are wanted; they are looked up if need be.
+    pub(crate) fn ask(self: &Arc<Self>, rules: &RuleSet, request: &Request<'_>) -> Lookups {
+        let ask = |subject: Option<Subject<'_>>| subject.map_or(Asked::Told(None), |it| self.ask_one(it));
+        Lookups { tier: ask(self.wanted_user(rules, request)), plan: ask(self.wanted_tenant(rules, request)) }
+    }
+
+    fn ask_one(self: &Arc<Self>, subject: Subject<'_>) -> Asked {
+        let (key, now) = (Key::new(&self.secret, subject), Instant::now());
         let mut state = self.state.lock();
         let before = match state.recall(key, now) {
             Ok((tier, outcome)) => return Asked::Told(self.told(tier, outcome)),
@@ -185,19 +203,37 @@ impl TierCache {
         // A runtime about to end drops what it is given at once, which is a landing and needs the lock.
         drop(state);
         let landing = Landing::new(Arc::clone(self), key, number, now, sender);
-        runtime.spawn(landing.look_up(tenant.map(str::to_owned), user.to_owned()));
+        match subject {
+            Subject::User { tenant, user } => {
+                runtime.spawn(landing.look_up_tier(tenant.map(str::to_owned), user.to_owned()))
+            }
+            Subject::Tenant(tenant) => runtime.spawn(landing.look_up_plan(tenant.to_owned())),
+        };
         Asked::Waiting(Waiting { cache: Arc::clone(self), started: now, landed, before })
     }
 
-    /// Whom to look up, if anybody.
-    fn wanted<'a>(&self, rules: &RuleSet, request: &Request<'a>) -> Option<(Option<&'a str>, &'a str)> {
+    /// Returns the user to look up, if its tier is wanted.
+    fn wanted_user<'a>(&self, rules: &RuleSet, request: &Request<'a>) -> Option<Subject<'a>> {
         let user = request.user.filter(|_| rules.wants_tier(request))?;
         let tenant = request.tenant.filter(|name| !name.is_empty());
-        if user.len() > LONGEST_NAME || tenant.is_some_and(|tenant| tenant.len() > LONGEST_NAME) {
+        self.of_fair_length([tenant.unwrap_or_default(), user])?;
+        Some(Subject::User { tenant, user })
+    }
+
+    /// Returns the tenant to look up, if its plan is wanted.
+    fn wanted_tenant<'a>(&self, rules: &RuleSet, request: &Request<'a>) -> Option<Subject<'a>> {
+        let tenant = request.tenant.filter(|_| rules.wants_plan(request))?;
+        self.of_fair_length([tenant])?;
+        Some(Subject::Tenant(tenant))
+    }
+
+    /// Counts a subject whose name is too long to be looked up as one that has no tier.
+    fn of_fair_length<const N: usize>(&self, names: [&str; N]) -> Option<()> {
+        if names.iter().any(|name| name.len() > LONGEST_NAME) {
             self.stats.count(Outcome::Absent);
             return None;
         }
-        Some((tenant, user))
+        Some(())
     }
 
     fn told(&self, tier: Tier, outcome: Outcome) -> Tier {
@@ -273,7 +309,7 @@ impl State {
 impl Waiting {
     /// Waits until `patience` is over for whoever arrived at `arrived`. A look-up that has taken as long already is not
     /// waited for at all: it has had its time.
-    pub(crate) async fn tier(self, arrived: std::time::Instant, patience: Duration) -> Tier {
+    pub(super) async fn tier(self, arrived: std::time::Instant, patience: Duration) -> Tier {
         let Self { cache, started, mut landed, before } = self;
         let deadline = started.min(Instant::from_std(arrived)) + patience;
         let landing = async { landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone()) };

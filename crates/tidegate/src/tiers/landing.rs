@@ -7,9 +7,9 @@ use tidegate_store::deadline::within;
 use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
-use super::Tier;
 use super::answers::Key;
 use super::cache::TierCache;
+use super::{Tier, TierAnswer};
 
 /// Nothing is waited for longer, whatever a look-up promises.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,10 +42,20 @@ impl Landing {
         Self { cache, key, number, started, waiting, result }
     }
 
-    /// Looks the user up, and lands.
-    pub(super) async fn look_up(mut self, tenant: Option<String>, user: String) {
+    /// Looks a user up, and lands.
+    pub(super) async fn look_up_tier(self, tenant: Option<String>, user: String) {
         let cache = Arc::clone(&self.cache);
-        self.result = match within(PATIENCE, cache.lookup().tier_of(tenant.as_deref(), &user)).await {
+        self.land_with(cache.lookup().tier_of(tenant.as_deref(), &user)).await;
+    }
+
+    /// Looks a tenant up, and lands.
+    pub(super) async fn look_up_plan(self, tenant: String) {
+        let cache = Arc::clone(&self.cache);
+        self.land_with(cache.lookup().plan_of(&tenant)).await;
+    }
+
+    async fn land_with(mut self, answer: TierAnswer<'_>) {
+        self.result = match within(PATIENCE, answer).await {
             Ok(Ok(tier)) => Ok(tier.filter(|name| name.len() <= LONGEST_NAME).map(Arc::from)),
             Ok(Err(problem)) => Err(problem),
             Err(_) => Err(format!("a look-up took longer than {PATIENCE:?}")),

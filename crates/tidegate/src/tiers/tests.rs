@@ -11,7 +11,8 @@ use tidegate_core::{Algorithm, Facet, Quota, Request, Rule, RuleSet, RuleSetPart
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, advance, sleep, timeout};
 
-use super::{Asked, Tier, TierAnswer, TierCache, TierLookup, TierOptions};
+use super::cache::Asked;
+use super::{Found, Tier, TierAnswer, TierCache, TierLookup, TierOptions};
 
 /// Somewhere tiers are kept, which is slow or gone at will.
 #[derive(Default)]
@@ -20,6 +21,7 @@ struct Elsewhere {
     takes: Mutex<Duration>,
     gone: Mutex<bool>,
     asked: AtomicUsize,
+    asked_plans: AtomicUsize,
 }
 
 impl Elsewhere {
@@ -35,13 +37,24 @@ impl Elsewhere {
 impl TierLookup for Elsewhere {
     fn tier_of<'a>(&'a self, tenant: Option<&'a str>, user: &'a str) -> TierAnswer<'a> {
         let name = tenant.map_or_else(|| user.to_owned(), |tenant| format!("{tenant}/{user}"));
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.look_up(name, user)
+    }
+
+    fn plan_of<'a>(&'a self, tenant: &'a str) -> TierAnswer<'a> {
+        self.asked_plans.fetch_add(1, Ordering::Relaxed);
+        self.look_up(format!("plan of {tenant}"), tenant)
+    }
+}
+
+impl Elsewhere {
+    fn look_up<'a>(&'a self, name: String, who: &'a str) -> TierAnswer<'a> {
         Box::pin(async move {
-            self.asked.fetch_add(1, Ordering::Relaxed);
             // Answered as soon as asked; it is the way back that takes time.
             let tier = self.tiers.lock().get(&name).map(|&tier| tier.to_owned());
             let (takes, gone) = (*self.takes.lock(), *self.gone.lock());
             sleep(takes).await;
-            assert!(user != "panic", "as wished");
+            assert!(who != "panic", "as wished");
             if gone { Err("it is gone".to_owned()) } else { Ok(tier) }
         })
     }
@@ -69,7 +82,7 @@ impl Scene {
     }
 
     fn ask(&self, tenant: Option<&str>, user: &str) -> Asked {
-        self.cache.ask(&self.rules, &Request { tenant, user: Some(user), ..Request::new("/") })
+        self.cache.ask(&self.rules, &Request { tenant, user: Some(user), ..Request::new("/") }).tier
     }
 
     async fn tier_in(&self, tenant: Option<&str>, user: &str) -> Tier {
@@ -78,6 +91,12 @@ impl Scene {
             Asked::Told(tier) => tier,
             Asked::Waiting(waiting) => waiting.tier(arrived, self.cache.patience(1)).await,
         }
+    }
+
+    async fn found(&self, tenant: &str, user: &str) -> Found {
+        let request = Request { tenant: Some(tenant), user: Some(user), ..Request::new("/") };
+        let arrived = Instant::now().into_std();
+        self.cache.ask(&self.rules, &request).found(arrived, self.cache.patience(1)).await
     }
 
     async fn tier(&self, user: &str) -> Option<String> {
@@ -133,6 +152,31 @@ async fn that_there_is_none_is_remembered_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn plans_of_tenants_are_looked_up_beside_tiers_of_users() {
+    let scene = Scene::new();
+    // A user and a tenant of one name have nothing to do with each other.
+    scene.elsewhere.set("acme/ann", "free");
+    scene.elsewhere.set("plan of acme", "gold");
+    scene.elsewhere.set("plan of ann", "free");
+    *scene.elsewhere.takes.lock() = Duration::from_millis(3);
+    let begun = Instant::now();
+    let Found { tier, plan } = scene.found("acme", "ann").await;
+    assert_eq!((tier.as_deref(), plan.as_deref()), (Some("free"), Some("gold")));
+    assert!(begun.elapsed().as_millis() <= 4, "side by side: {:?}", begun.elapsed());
+    let plans = || scene.elsewhere.asked_plans.load(Ordering::Relaxed);
+    assert_eq!((scene.elsewhere.asked(), plans(), scene.outcomes()), (1, 1, "miss 2".to_owned()));
+    scene.elsewhere.set("plan of acme", "free");
+    assert_eq!(scene.found("acme", "bob").await.plan.as_deref(), Some("gold"), "known for all its users");
+    assert_eq!((scene.elsewhere.asked(), plans()), (2, 1));
+    scene.cache.forget(Some("acme"), "ann");
+    scene.cache.forget(None, "acme");
+    assert_eq!(scene.found("acme", "ann").await.plan.as_deref(), Some("gold"), "only users were forgotten");
+    scene.cache.forget_plan("acme");
+    assert_eq!(scene.found("acme", "ann").await.plan.as_deref(), Some("free"));
+    assert_eq!(scene.found("zed", "known").await.plan, None, "the tier of the user is listed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_is_looked_up_without_need() {
     let scene = Scene::new();
     scene.tier("known").await;
@@ -140,11 +184,11 @@ async fn nobody_is_looked_up_without_need() {
     let asked = scene
         .cache
         .ask(&scene.rules, &Request { user: Some("ann"), tier: Some("free"), ..Request::new("/") });
-    assert!(matches!(asked, Asked::Told(None)));
+    assert!(matches!(asked.tier, Asked::Told(None)));
     assert_eq!((scene.elsewhere.asked(), scene.outcomes()), (0, String::new()));
     scene.tier(&"long".repeat(300)).await;
     assert!(scene.tier_in(Some(&"long".repeat(300)), "ann").await.is_none());
-    assert_eq!((scene.elsewhere.asked(), scene.outcomes()), (0, "absent 2".to_owned()));
+    assert_eq!((scene.elsewhere.asked(), scene.outcomes()), (0, "absent 3".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

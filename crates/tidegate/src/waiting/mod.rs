@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::{Delay, Request, Span, Status};
 
 use crate::checked::{Checked, RequestError};
-use crate::limiter::{Limiter, look, take, told};
+use crate::limiter::{Limiter, look, take};
 use crate::spans;
 use goal::{Counter, Goal};
 pub use lines::Waiting;
@@ -92,8 +92,8 @@ impl Limiter {
     ) -> Result<Waited, RequestError> {
         let mut visit = Visit::new(&self.lines, patience);
         let mut span = None;
-        let tier = self.find_own_tier(request, arrived).await;
-        let request = &told(request, tier.as_deref());
+        let found = self.find_tiers(request, arrived).await;
+        let request = &found.add_to(request);
         loop {
             // From here on no change of the rules is missed.
             let changed = self.lines.rules_changed();

@@ -14,6 +14,7 @@ const ALICE: Request<'static> = Request {
     tenant: None,
     user: Some("alice"),
     tier: None,
+    plan: None,
     method: None,
     ip: None,
     api_key: None,

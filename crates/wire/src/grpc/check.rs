@@ -22,6 +22,7 @@ pub fn read(message: &v1::CheckRequest) -> Result<CheckBody<'_>, ErrorBody> {
         tenant: borrow(&message.tenant),
         user: borrow(&message.user),
         tier: borrow(&message.tier),
+        plan: borrow(&message.plan),
         method: borrow(&message.method),
         ip: ip.transpose()?,
         api_key: borrow(&message.api_key),

@@ -98,7 +98,9 @@ mod tests {
     #[test]
     fn a_key_is_found_by_its_hash() {
         let (one, two) = (hex("key-1"), hex("key-2").to_uppercase().replace("SHA256", "sha256"));
-        let text = format!("# clients\n\n  shop\t{one} tier=gold tenant=acme \r\nshop {two}\n#x {two}\n");
+        let text = format!(
+            "# clients\n\n  shop\t{one} tier=gold tenant=acme plan=PREMIUM \r\nshop {two}\n#x {two}\n"
+        );
         let keys = KnownKeys::parse("keys", &text).unwrap();
         assert_eq!(keys.len(), 2);
         let owner = keys.owner("key-1").unwrap();
@@ -106,8 +108,9 @@ mod tests {
             (&*owner.name, owner.tenant.as_deref(), owner.tier.as_deref()),
             ("shop", Some("acme"), Some("gold"))
         );
+        assert_eq!(owner.plan.as_deref(), Some("PREMIUM"));
         let owner = keys.owner("key-2").unwrap();
-        assert_eq!((&*owner.name, &owner.tenant, &owner.tier), ("shop", &None, &None));
+        assert_eq!((&*owner.name, &owner.tenant, &owner.tier, &owner.plan), ("shop", &None, &None, &None));
         for wrong in ["", "key", "key-1 ", "shop", &one] {
             assert!(keys.owner(wrong).is_none(), "{wrong}");
         }
@@ -130,7 +133,7 @@ mod tests {
             (4, "the hash is not"),
             (5, "this is the key of line 1"),
             (6, "after the hash come"),
-            (7, "the tenant or tier is empty"),
+            (7, "a tenant, tier or plan is empty"),
             (8, "given twice"),
             (9, "after the hash come"),
             (10, "the name is longer"),

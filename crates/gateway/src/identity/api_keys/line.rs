@@ -23,6 +23,7 @@ pub(in crate::identity) struct Owner {
     pub(in crate::identity) name: Arc<str>,
     pub(in crate::identity) tenant: Option<Arc<str>>,
     pub(in crate::identity) tier: Option<Arc<str>>,
+    pub(in crate::identity) plan: Option<Arc<str>>,
 }
 
 /// One line of a file of keys. The text of an error has nothing of the line, which may be a key in the wrong place.
@@ -38,7 +39,9 @@ impl FromStr for Line {
     fn from_str(line: &str) -> Result<Self, &'static str> {
         let mut fields = line.split_ascii_whitespace();
         let (Some(name), Some(hash)) = (fields.next(), fields.next()) else {
-            return Err("a line is `NAME sha256:HEX [tenant=T] [tier=T]`; comments have lines of their own");
+            return Err(
+                "a line is `NAME sha256:HEX [tenant=T] [tier=T] [plan=P]`; comments have lines of their own",
+            );
         };
         if !is_name(name) {
             return Err("the name is longer than 1024 bytes or has control characters; give another");
@@ -46,21 +49,28 @@ impl FromStr for Line {
         let hash = hash.strip_prefix("sha256:").and_then(parse_hex).ok_or(
             "the hash is not `sha256:` and 64 hexadecimal digits; `printf %s KEY | sha256sum` prints them",
         )?;
-        let (mut tenant, mut tier) = (None, None);
+        let (mut tenant, mut tier, mut plan) = (None, None, None);
         for field in fields {
             let (place, value) = match field.split_once('=') {
                 Some(("tenant", value)) => (&mut tenant, value),
                 Some(("tier", value)) => (&mut tier, value),
-                _ => return Err("after the hash come `tenant=T` and `tier=T` only; remove the rest"),
+                Some(("plan", value)) => (&mut plan, value),
+                _ => {
+                    return Err(
+                        "after the hash come `tenant=T`, `tier=T` and `plan=P` only; remove the rest",
+                    );
+                }
             };
             if !is_name(value) {
-                return Err("the tenant or tier is empty, too long or has control characters; give another");
+                return Err(
+                    "a tenant, tier or plan is empty, too long or has control characters; give another",
+                );
             }
             if place.replace(Arc::from(value)).is_some() {
-                return Err("the tenant or tier is given twice; remove one");
+                return Err("a tenant, tier or plan is given twice; remove one");
             }
         }
-        Ok(Self { hash, owner: Owner { name: name.into(), tenant, tier } })
+        Ok(Self { hash, owner: Owner { name: name.into(), tenant, tier, plan } })
     }
 }
 

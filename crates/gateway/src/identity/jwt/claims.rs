@@ -18,6 +18,7 @@ pub(super) struct ClaimRules {
     user: String,
     tenant: Option<String>,
     tier: Option<String>,
+    plan: Option<String>,
 }
 
 /// Who a token is about, and for how long.
@@ -26,6 +27,7 @@ pub(in crate::identity) struct Verified {
     pub(in crate::identity) user: Option<Arc<str>>,
     pub(in crate::identity) tenant: Option<Arc<str>>,
     pub(in crate::identity) tier: Option<Arc<str>>,
+    pub(in crate::identity) plan: Option<Arc<str>>,
     /// Unix milliseconds, with leeway.
     from_ms: u64,
     until_ms: u64,
@@ -55,6 +57,7 @@ impl ClaimRules {
             user: config.user_claim.clone(),
             tenant: config.tenant_claim.clone(),
             tier: config.tier_claim.clone(),
+            plan: config.plan_claim.clone(),
         }
     }
 
@@ -76,8 +79,14 @@ impl ClaimRules {
         };
         let from_ms = date(claims, "nbf")?.unwrap_or(0).saturating_sub(self.leeway_ms);
         let named = |claim: &Option<String>| claim.as_ref().map_or(Ok(None), |claim| name(claims, claim));
-        let (tenant, tier) = (named(&self.tenant)?, named(&self.tier)?);
-        Ok(Verified { user: name(claims, &self.user)?, tenant, tier, from_ms, until_ms })
+        Ok(Verified {
+            user: name(claims, &self.user)?,
+            tenant: named(&self.tenant)?,
+            tier: named(&self.tier)?,
+            plan: named(&self.plan)?,
+            from_ms,
+            until_ms,
+        })
     }
 
     fn is_meant(&self, audience: &Value) -> bool {
@@ -150,17 +159,19 @@ mod tests {
             user_claim: "app.user".to_owned(),
             tenant_claim: Some("https://example.com/tenant".to_owned()),
             tier_claim: Some("app.plan.tier".to_owned()),
+            plan_claim: Some("app.plan.of_tenant".to_owned()),
             ..config()
         };
         let claims = json!({
             "exp": 9, "sub": "x", "https://example.com/tenant": 42,
-            "app": {"user": "zo\u{eb}", "plan": {"tier": "gold"}},
+            "app": {"user": "zo\u{eb}", "plan": {"tier": "gold", "of_tenant": "PREMIUM"}},
         });
         let read = ClaimRules::new(&config).read(&claims).unwrap();
         assert_eq!(read.user.as_deref(), Some("zo\u{eb}"));
         assert_eq!((read.tenant.as_deref(), read.tier.as_deref()), (Some("42"), Some("gold")));
+        assert_eq!(read.plan.as_deref(), Some("PREMIUM"));
         let read = ClaimRules::new(&config).read(&json!({"exp": 9, "app": "no object"})).unwrap();
-        assert_eq!((read.user, read.tenant, read.tier), (None, None, None));
+        assert_eq!((read.user, read.tenant, read.tier, read.plan), (None, None, None, None));
     }
 
     #[test]

@@ -99,7 +99,7 @@ struct Bytes;
 
 impl Weighter<Box<[u8]>, Arc<Verified>> for Bytes {
     fn weight(&self, token: &Box<[u8]>, about: &Arc<Verified>) -> u64 {
-        let names = [&about.user, &about.tenant, &about.tier];
+        let names = [&about.user, &about.tenant, &about.tier, &about.plan];
         let names: usize = names.into_iter().flatten().map(|name| name.len()).sum();
         (token.len() + names + 256) as u64
     }

@@ -21,7 +21,7 @@ fn rules(limit: u64) -> String {
 const ALICE: &str = r#"{"user":"alice","resource":"/"}"#;
 
 /// The newest entry with that title, once there is one: at first all are told, then all again with each that is new.
-async fn entry(server: &Running, title: &str) -> Value {
+pub(crate) async fn entry(server: &Running, title: &str) -> Value {
     let mut events = Stream::open(server.addresses.admin).await;
     let find = |journal: &Value| {
         let entries = journal["entries"].as_array().unwrap();

@@ -10,7 +10,7 @@ use crate::stand::Recipe;
 /// With nothing left, whatever a client says about itself gets it nothing.
 pub(crate) async fn made_up_identities_gain_nothing(recipe: Recipe) {
     let stand = recipe.stand().await;
-    for path in ["/by-user", "/by-tenant", "/by-key", "/by-tier", "/orders/7"] {
+    for path in ["/by-user", "/by-tenant", "/by-key", "/by-tier", "/by-plan", "/orders/7"] {
         use_up(&stand, path).await;
         let passed = stand.backend.requests();
         for claims in made_up::claims() {
@@ -41,6 +41,7 @@ pub(crate) async fn the_proxy_says_who_the_client_is(recipe: Recipe) {
         ("/by-tenant?tenant=acme", "/by-tenant?tenant=corp"),
         ("/by-key?key=k-1", "/by-key?key=k-2"),
         ("/by-tier?user=alice", "/by-tier?user=bob"),
+        ("/by-plan?tenant=shop", "/by-plan?tenant=bank"),
     ] {
         use_up(&stand, path).await;
         let passed = stand.backend.requests();
@@ -54,10 +55,13 @@ pub(crate) async fn the_proxy_says_who_the_client_is(recipe: Recipe) {
     }
     let answer = stand.get("/by-tier?user=carol&tier=premium").await;
     assert_eq!(answer.header("x-ratelimit-limit"), Some("1000"), "{answer:?}");
+    let answer = stand.get("/by-plan?tenant=corp&plan=premium").await;
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("1000"), "{answer:?}");
     for claims in made_up::claims() {
-        let target = "/no-rule?user=bob&tenant=corp&key=k-2&tier=free";
+        let target = "/no-rule?user=bob&tenant=corp&key=k-2&tier=free&plan=free";
         let answer = stand.ask(&get(target, &borrowed(&claims))).await;
-        for line in ["x-user-id: bob", "x-tenant-id: corp", "x-api-key: k-2", "x-tier: free"] {
+        for line in ["x-user-id: bob", "x-tenant-id: corp", "x-api-key: k-2", "x-tier: free", "x-plan: free"]
+        {
             let name = line.split(' ').next().unwrap();
             let heard: Vec<&str> = answer.body.lines().filter(|heard| heard.starts_with(name)).collect();
             assert_eq!(heard, [line], "{claims:?}: {answer:?}");

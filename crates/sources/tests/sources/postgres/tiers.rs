@@ -69,6 +69,46 @@ async fn changes_are_told_as_they_happen() {
 }
 
 #[tokio::test]
+async fn plans_of_tenants_are_looked_up_and_their_changes_told() {
+    let postgres = start().await;
+    let tiers = tiers(&postgres);
+    let mut changes = tiers.changes();
+    assert_eq!(next(&mut changes).await, TierChange::All);
+    postgres.psql("INSERT INTO tidegate_tenants VALUES ('acme', 'PREMIUM'), ('o''hara', 'FREE')");
+    let mut told = [next(&mut changes).await, next(&mut changes).await];
+    told.sort_by_key(|change| format!("{change:?}"));
+    assert_eq!(told, ["acme", "o'hara"].map(|tenant| TierChange::Tenant(tenant.to_owned())));
+    assert_eq!(tiers.plan_of("acme").await.unwrap().as_deref(), Some("PREMIUM"));
+    assert_eq!(tiers.plan_of("o'hara").await.unwrap().as_deref(), Some("FREE"));
+    assert_eq!(tiers.plan_of("zed").await.unwrap(), None);
+    postgres.psql("UPDATE tidegate_tenants SET tenant = 'zed' WHERE tenant = 'acme'");
+    let mut told = [next(&mut changes).await, next(&mut changes).await];
+    told.sort_by_key(|change| format!("{change:?}"));
+    assert_eq!(told, ["acme", "zed"].map(|tenant| TierChange::Tenant(tenant.to_owned())));
+    postgres.psql("TRUNCATE tidegate_tenants");
+    assert_eq!(next(&mut changes).await, TierChange::All);
+}
+
+#[tokio::test]
+async fn tiers_and_plans_are_set_and_removed() {
+    let postgres = start().await;
+    let tiers = tiers(&postgres);
+    let before = |answer: Result<Option<String>, ArchiveError>| answer.unwrap();
+    assert_eq!(before(tiers.set_tier(None, "ann", Some("free")).await), None);
+    assert_eq!(before(tiers.set_tier(None, "ann", Some("gold")).await).as_deref(), Some("free"));
+    assert_eq!(before(tiers.set_tier(Some("acme"), "ann", Some("basic")).await), None, "another row");
+    assert_eq!(before(tiers.tier_of(Some("acme"), "ann").await).as_deref(), Some("basic"));
+    assert_eq!(before(tiers.set_tier(Some("acme"), "ann", None).await).as_deref(), Some("basic"));
+    assert_eq!(before(tiers.set_tier(Some("acme"), "ann", None).await), None);
+    assert_eq!(before(tiers.tier_of(Some("acme"), "ann").await).as_deref(), Some("gold"));
+    assert_eq!(before(tiers.set_plan("acme", Some("FREE")).await), None);
+    assert_eq!(before(tiers.set_plan("acme", Some("PREMIUM")).await).as_deref(), Some("FREE"));
+    assert_eq!(before(tiers.plan_of("acme").await).as_deref(), Some("PREMIUM"));
+    assert_eq!(before(tiers.set_plan("acme", None).await).as_deref(), Some("PREMIUM"));
+    assert_eq!(before(tiers.plan_of("acme").await), None);
+}
+
+#[tokio::test]
 async fn after_a_lost_connection_anything_may_have_changed() {
     let postgres = start().await;
     let mut changes = tiers(&postgres).changes();

@@ -9,6 +9,7 @@ pub struct CheckRequest {
     /// Present means authenticated.
     #[prost(string, optional, tag = "3")]
     pub user: ::core::option::Option<::prost::alloc::string::String>,
+    /// The user's tier or plan, or the tenant's if there is no user.
     #[prost(string, optional, tag = "4")]
     pub tier: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(string, optional, tag = "5")]
@@ -31,6 +32,9 @@ pub struct CheckRequest {
     /// most 60,000. Not in a batch.
     #[prost(uint64, optional, tag = "12")]
     pub wait_ms: ::core::option::Option<u64>,
+    /// The tenant's plan or tier.
+    #[prost(string, optional, tag = "13")]
+    pub plan: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Figures at the top are those of the binding rule; if no rule applies, they are not there.
 #[derive(Clone, PartialEq, ::prost::Message)]
