@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ struct Bench {
     redis: Redis,
     /// The binary that is measured, and the one beside it if there is one.
     binaries: Vec<(&'static str, PathBuf)>,
+    /// How many servers were started: each has a log of its own.
+    servers: AtomicUsize,
 }
 
 impl Bench {
@@ -81,6 +83,7 @@ impl Bench {
             rules: path,
             redis,
             binaries: baseline.into_iter().chain([own]).collect(),
+            servers: AtomicUsize::new(0),
         }
     }
 
@@ -92,7 +95,8 @@ impl Bench {
         if let Some(threads) = threads {
             options.extend(["--threads".to_owned(), threads.to_string()]);
         }
-        let log = self.folder.join(format!("{name}-{}-{cores}-{shared}.log", threads.unwrap_or_default()));
+        let number = self.servers.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.join(format!("server-{number}.log"));
         Server::start(name, binary, &options, cores, log)
     }
 
@@ -196,28 +200,27 @@ impl Bench {
         println!(
             "Two connections, one call at a time on each, both cores for all; beside it nobody, or /metrics, {LISTED_RULES} rules listed and an\nopen dashboard in a loop\n"
         );
-        for (name, binary) in &self.binaries {
-            let server = self.serve(name, binary, (*name != "baseline").then_some(1), false, BOTH_CORES);
-            let (mut alone, mut beside, mut asked) = (Vec::new(), Vec::new(), 0);
-            for round in 0..=ROUNDS {
-                let quiet = server.measure(FEW);
-                let busy = Administrators::start(server.admin);
-                let loud = server.measure(FEW);
-                asked += busy.end();
-                if round > 0 {
-                    alone.push(quiet);
-                    beside.push(loud);
-                }
+        let Some((name, binary)) = self.binaries.last() else { return };
+        let server = self.serve(name, binary, Some(1), false, BOTH_CORES);
+        let (mut alone, mut beside, mut asked) = (Vec::new(), Vec::new(), 0);
+        for round in 0..=ROUNDS {
+            let quiet = server.measure(FEW);
+            let busy = Administrators::start(server.admin);
+            let loud = server.measure(FEW);
+            asked += busy.end();
+            if round > 0 {
+                alone.push(quiet);
+                beside.push(loud);
             }
-            let p99 = |rounds: &[Round]| median(rounds, |round| round.p99);
-            println!(
-                "  {name}: p99 {:.0} µs alone, {:.0} µs beside them ({:+.0} %), who were answered {:.0} times a second",
-                p99(&alone),
-                p99(&beside),
-                100.0 * (p99(&beside) / p99(&alone) - 1.0),
-                asked as f64 / ((ROUNDS + 1) as f64 * ROUND.as_secs_f64()),
-            );
         }
+        let p99 = |rounds: &[Round]| median(rounds, |round| round.p99);
+        println!(
+            "  {name}: p99 {:.0} µs alone, {:.0} µs beside them ({:+.0} %), who were answered {:.0} times a second",
+            p99(&alone),
+            p99(&beside),
+            100.0 * (p99(&beside) / p99(&alone) - 1.0),
+            asked as f64 / ((ROUNDS + 1) as f64 * ROUND.as_secs_f64()),
+        );
     }
 }
 
