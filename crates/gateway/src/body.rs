@@ -236,6 +236,15 @@ impl Answer {
         }
         Self::Passed(Box::new(Passed { body, finish }))
     }
+
+    /// Notes that there is no client any more to take it.
+    pub(crate) fn abandon(&mut self) {
+        match self {
+            Self::Own(_, None) => {}
+            Self::Own(_, Some(finish)) => finish.abandoned(),
+            Self::Passed(passed) => passed.finish.abandoned(),
+        }
+    }
 }
 
 impl Body for Answer {

@@ -103,6 +103,13 @@ impl Finish {
         }
     }
 
+    /// There is no client any more for the answer to go to.
+    pub(crate) fn abandoned(&mut self) {
+        if let Some(record) = &mut self.record {
+            (record.status, record.error) = (CLIENT_CLOSED, Some(CLIENT_GONE));
+        }
+    }
+
     /// The answer is one of a few bytes, all there.
     pub(crate) fn whole(&mut self, bytes: u64) {
         (self.sent, self.ended) = (bytes, true);

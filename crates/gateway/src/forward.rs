@@ -13,6 +13,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
 use hyper::upgrade::OnUpgrade;
 use tidegate_store::deadline::{Late, within};
+use tokio::time::sleep_until;
 
 use crate::answer::{Limits, Own, Wants};
 use crate::body::{Answer, Broken, Outgoing, Source};
@@ -27,8 +28,8 @@ use crate::upgrade::Tunnel;
 use crate::upstream::{Failure, Protocol, ServerId, Ticket};
 
 /// A request that was allowed, on its way to a server.
-pub(crate) struct Errand<'p> {
-    pub(crate) proxy: &'p Proxy,
+pub(crate) struct Errand {
+    pub(crate) proxy: Arc<Proxy>,
     pub(crate) route: Arc<Route>,
     pub(crate) head: Parts,
     /// What to ask the server for.
@@ -36,6 +37,27 @@ pub(crate) struct Errand<'p> {
     /// Which host the client asked for.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) source: Option<Arc<Source>>,
+    /// What is held for it.
+    pub(crate) holding: Option<Holding>,
+    /// What the client is to be told about limits.
+    pub(crate) limits: Limits,
+    pub(crate) record: Option<Box<Record>>,
+}
+
+/// Why there is nothing to pass back, with what the access log is to say.
+pub(crate) struct Unanswered {
+    pub(crate) own: Own<'static>,
+    pub(crate) record: Option<Box<Record>>,
+}
+
+/// What becomes of a request: the response to pass back, or the gateway's own.
+pub(crate) type Sent = Result<Response<Answer>, Unanswered>;
+
+/// Takes the outcome of a request whose client has gone: all that is left to be done is the access log.
+pub(crate) fn abandoned(sent: Sent) {
+    if let Ok(mut response) = sent {
+        response.body_mut().abandon();
+    }
 }
 
 /// An answer, and who gave it.
@@ -44,36 +66,37 @@ struct Answered {
     ticket: Ticket,
 }
 
-impl<'p> Errand<'p> {
-    /// Sends the request on; its answer, with what the client is to be told about limits. What is held for it is settled by that.
-    pub(crate) async fn run(
-        mut self,
-        peer: &Peer,
-        who: &Who<'_>,
-        (limits, holding): (Limits, Holding),
-        record: &mut Option<Box<Record>>,
-    ) -> Result<Response<Answer>, Own<'p>> {
-        let client = self.prepare(peer, who);
+impl Errand {
+    /// Sends the request on, and gives its answer with what the client is to be told about limits. What is held for it is settled by
+    /// that. `client` is the client's end of the connection, if it asked for another protocol.
+    pub(crate) async fn run(mut self, client: Option<OnUpgrade>) -> Sent {
         let span = spans::forward();
         spans::tell(&self.proxy.node, &span, &mut self.head.headers);
         let started = Instant::now();
-        let sent = self.send(record).await;
+        let holding = self.holding.take();
+        let sent = match &holding {
+            None => self.send(None).await,
+            Some(holding) => self.send_holding(holding).await,
+        };
         // It was counted, whatever became of it.
+        let limits = std::mem::take(&mut self.limits);
         let Answered { response, mut ticket } = match sent {
             Ok(answered) => answered,
-            Err(own) => return Err(own.with(limits)),
+            Err(own) => return Err(Unanswered { own: own.with(limits), record: self.record }),
         };
         span.record("http.response.status_code", response.status().as_u16());
         drop(span);
         let took = started.elapsed();
         self.proxy.metrics.upstream.observe(took);
-        holding.answered(response.status().as_u16(), response.headers());
+        if let Some(holding) = holding {
+            holding.answered(response.status().as_u16(), response.headers());
+        }
         if response.status().is_server_error() {
             ticket.failed(Failure::Status(response.status().as_u16()), Instant::now());
         } else {
             ticket.succeeded();
         }
-        let record = record.take().map(|mut record| {
+        let record = self.record.take().map(|mut record| {
             record.status = response.status().as_u16();
             record.answered = Some(took);
             record
@@ -84,7 +107,7 @@ impl<'p> Errand<'p> {
 
     /// Makes the head one that a server may see. Gives the client's end of the connection, if it is to be used for something
     /// else than HTTP.
-    fn prepare(&mut self, peer: &Peer, who: &Who<'_>) -> Option<OnUpgrade> {
+    pub(crate) fn prepare(&mut self, peer: &Peer, who: &Who<'_>) -> Option<OnUpgrade> {
         let headers = &mut self.head.headers;
         let upgrade = hop::strip_request(headers);
         self.proxy.forwarding.rewrite(peer, who, self.host.as_ref(), headers);
@@ -100,8 +123,20 @@ impl<'p> Errand<'p> {
         })
     }
 
+    /// Sends a request for which quota is held. If no answer comes while it is, what may have reached a server is charged.
+    async fn send_holding(&mut self, holding: &Holding) -> Result<Answered, Own<'static>> {
+        let mut sending = pin!(self.send(Some(holding)));
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            () = sleep_until(holding.deadline()) => holding.unanswered(),
+        }
+        sending.await
+    }
+
     /// Tries servers until one answers, as often as may be.
-    async fn send(&mut self, record: &mut Option<Box<Record>>) -> Result<Answered, Own<'p>> {
+    async fn send(&mut self, holding: Option<&Holding>) -> Result<Answered, Own<'static>> {
+        let mut reached = false;
         let mut tried: Vec<ServerId> = Vec::new();
         let mut left = self.route.retries();
         let mut last = None;
@@ -110,16 +145,23 @@ impl<'p> Errand<'p> {
             if !tried.is_empty() {
                 self.proxy.metrics.retries.fetch_add(1, Ordering::Relaxed);
             }
-            if let Some(record) = record {
+            if let Some(record) = &mut self.record {
                 record.attempts += 1;
                 record.upstream = Some(ticket.origin().to_string().into());
             }
             let Some(request) = self.request(&ticket, left > 0) else { return Err(failed(last)) };
+            if let Some(holding) = holding {
+                holding.set_forwarded(true);
+            }
             let failure = match self.attempt(request, &mut ticket).await {
                 Ok(response) => return Ok(Answered { response, ticket }),
                 Err(Stopped::Client(broken)) => return Err(self.broken(broken)),
                 Err(Stopped::Server(failure)) => failure,
             };
+            reached |= failure != Failure::Connect;
+            if let Some(holding) = holding {
+                holding.set_forwarded(reached);
+            }
             ticket.failed(failure, Instant::now());
             self.proxy.metrics.failed(failure);
             if left == 0 || !self.may_go_again(failure) {

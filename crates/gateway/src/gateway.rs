@@ -118,6 +118,7 @@ impl Gateway {
             format: config.refusals,
             body_timeout: config.body_timeout,
             max_body_bytes: config.max_body_bytes,
+            max_streams: config.max_streams,
             phase: serving.phase(),
         });
         base.node().show_gateway(Arc::new(Display::new(&proxy, crowd)));

@@ -1,48 +1,68 @@
-//! What a request holds of quotas until its answer says what it takes.
+//! What a request holds of quotas until its response says what it takes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tidegate::{Held, Settlement};
 use tidegate_core::request::Fields;
 use tidegate_server::front::Node;
+use tokio::time::Instant;
 
-/// Quota held for a request. If there is no answer, it is given back as soon as that is known.
+/// Quota held for a request. Dropped without a response, it is charged if anything of the request was sent to a server, and given
+/// back otherwise: a server may have acted on what it was sent, whoever was there to hear of it.
 pub(crate) struct Holding {
     node: Arc<Node>,
-    held: Option<Held>,
+    held: Mutex<Option<Held>>,
+    forwarded: AtomicBool,
+    deadline: Instant,
 }
 
 impl Holding {
-    pub(crate) fn new(node: &Arc<Node>, held: Option<Held>) -> Self {
-        Self { node: Arc::clone(node), held }
+    pub(crate) fn new(node: &Arc<Node>, held: Held) -> Self {
+        // The rest is for telling the store: it gives back what it was not told of in time.
+        let patience = Duration::from_millis(held.within().as_millis()) / 10 * 9;
+        Self {
+            node: Arc::clone(node),
+            held: Mutex::new(Some(held)),
+            forwarded: AtomicBool::new(false),
+            deadline: Instant::now() + patience,
+        }
     }
 
-    /// The answer has this status and these headers. It does not wait for what that means to be written down.
-    pub(crate) fn answered(mut self, status: u16, headers: &HeaderMap) {
-        if let Some(held) = self.held.take() {
-            settle(&self.node, held.answered(status, |name| headers.value(name)));
+    /// Until when a response can say what the request takes.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Notes whether any of the request may have reached a server.
+    pub(crate) fn set_forwarded(&self, forwarded: bool) {
+        self.forwarded.store(forwarded, Ordering::Relaxed);
+    }
+
+    /// Settles it by a response with this status and these headers, unless it was settled before.
+    pub(crate) fn answered(&self, status: u16, headers: &HeaderMap) {
+        self.settle(|held| held.answered(status, |name| headers.value(name)));
+    }
+
+    /// Settles it without a response, unless it was settled before.
+    pub(crate) fn unanswered(&self) {
+        let forwarded = self.forwarded.load(Ordering::Relaxed);
+        self.settle(|held| if forwarded { held.charged() } else { held.unanswered() });
+    }
+
+    fn settle(&self, outcome: impl FnOnce(Held) -> Settlement) {
+        let held = self.held.lock().take();
+        if let Some(held) = held {
+            self.node.settle(outcome(held));
         }
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            settle(&self.node, held.unanswered());
-        }
-    }
-}
-
-fn settle(node: &Arc<Node>, settlement: Settlement) {
-    if node.limiter().memory().is_some() {
-        // What has expired meanwhile costs nothing, which is as it should be.
-        node.limiter().try_settle(&settlement).ok();
-        return;
-    }
-    let node = Arc::clone(node);
-    // There is none when a whole runtime goes down with requests in flight; then it expires.
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move { node.limiter().settle(&settlement).await });
+        self.unanswered();
     }
 }

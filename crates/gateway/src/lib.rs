@@ -21,6 +21,7 @@ mod access_log;
 mod answer;
 mod body;
 mod config;
+mod exchange;
 mod finish;
 mod forward;
 mod forwarded;

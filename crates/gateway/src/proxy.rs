@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap};
+use http::header::{HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
@@ -25,8 +25,9 @@ use tracing::{Instrument as _, Span};
 use crate::access_log::AccessLog;
 use crate::answer::{self, Limits, Own, RefusalFormat, Wants};
 use crate::body::{Answer, Source};
+use crate::exchange::{Exchange, Exchanges};
 use crate::finish::{Finish, Record};
-use crate::forward::Errand;
+use crate::forward::{Errand, abandoned};
 use crate::forwarded::Forwarding;
 use crate::holding::Holding;
 use crate::identity::{ClientName, Identify, Peer, Who};
@@ -50,7 +51,15 @@ pub(crate) struct Proxy {
     /// How long each piece of a request's body may take.
     pub(crate) body_timeout: Duration,
     pub(crate) max_body_bytes: Option<u64>,
+    /// Maximum number of requests at once on one connection.
+    pub(crate) max_streams: u32,
     pub(crate) phase: watch::Receiver<Phase>,
+}
+
+/// A connection from a client.
+struct Connection {
+    peer: Peer,
+    exchanges: Arc<Exchanges>,
 }
 
 impl Proxy {
@@ -59,35 +68,45 @@ impl Proxy {
         self: &Arc<Self>,
         from: Connected,
     ) -> impl Fn(Request<Incoming>) -> Answering + Send + Sync + use<> {
-        let Connected { ip, tls, certificate } = from;
+        let Connected { ip, tls, certificate, permit } = from;
         // One that cannot be read names nobody.
         let certificate = certificate.and_then(|shown| ClientName::from_der(&shown).ok()).map(Arc::new);
-        let (proxy, peer) = (Arc::clone(self), Arc::new(Peer { tls, certificate, ..Peer::plain(ip) }));
+        let peer = Peer { tls, certificate, ..Peer::plain(ip) };
+        let connection = Connection { peer, exchanges: Exchanges::new(self.max_streams, permit) };
+        let (proxy, connection) = (Arc::clone(self), Arc::new(connection));
         move |request| {
-            let (proxy, peer) = (Arc::clone(&proxy), Arc::clone(&peer));
-            let trusted = || proxy.identify.trusted().trusts(canonical_ip(peer.ip));
+            let (proxy, connection) = (Arc::clone(&proxy), Arc::clone(&connection));
+            let trusted = || proxy.identify.trusted().trusts(canonical_ip(connection.peer.ip));
             match proxy.node.trace_if(trusted, request.headers(), spans::gateway) {
-                None => Box::pin(async move { proxy.answer(&peer, request).await }),
-                Some(span) => Box::pin(proxy.answer_traced(peer, request).instrument(span)),
+                None => Box::pin(async move { proxy.answer(&connection, request).await }),
+                Some(span) => Box::pin(proxy.answer_traced(connection, request).instrument(span)),
             }
         }
     }
 
-    async fn answer_traced(self: Arc<Self>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Answer> {
-        let answer = self.answer(&peer, request).await;
+    async fn answer_traced(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<Answer> {
+        let answer = self.answer(&connection, request).await;
         Span::current().record("http.response.status_code", answer.status().as_u16());
         answer
     }
 
-    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Answer> {
+    async fn answer(
+        self: &Arc<Self>,
+        connection: &Connection,
+        request: Request<Incoming>,
+    ) -> Response<Answer> {
         let arrived = Instant::now();
         let (head, body) = request.into_parts();
         let mut record =
-            self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), peer, &head));
+            self.log.as_ref().map(|log| Record::open(log, arrived, self.node.now(), &connection.peer, &head));
         // How to say something, should there be something to say after the head has been sent on.
         let wants = Wants::of(&head.headers);
         let is_head = head.method == Method::HEAD;
-        match self.pass(peer, head, body, arrived, &mut record).await {
+        match self.pass(connection, head, body, arrived, &mut record).await {
             Ok(answer) => {
                 self.metrics.count(answer.status());
                 answer
@@ -125,13 +144,14 @@ impl Proxy {
     }
 
     async fn pass(
-        &self,
-        peer: &Peer,
+        self: &Arc<Self>,
+        connection: &Connection,
         head: Parts,
         body: Incoming,
         arrived: Instant,
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'_>> {
+        let peer = &connection.peer;
         let target = Target::read(&head)?;
         let who = self.identify.who(peer, &head)?;
         let routes = self.routes.load();
@@ -157,8 +177,25 @@ impl Proxy {
         if let Some(record) = record {
             record.body.clone_from(&source);
         }
-        let errand = Errand { proxy: self, route, head, uri, host, source };
-        errand.run(peer, &who, (limits, holding), record).await
+        let permit = match &holding {
+            Some(_) => Some(connection.exchanges.begin().ok_or_else(|| too_many(&limits))?),
+            None => None,
+        };
+        let (proxy, record_sent) = (Arc::clone(self), record.take());
+        let mut errand =
+            Errand { proxy, route, head, uri, host, source, holding, limits, record: record_sent };
+        let client = errand.prepare(peer, &who);
+        let sent = match permit {
+            None => errand.run(client).await,
+            Some(permit) => {
+                let running = Box::pin(errand.run(client));
+                Exchange::new(running, permit, self.phase.clone(), abandoned).await
+            }
+        };
+        sent.map_err(|unanswered| {
+            *record = unanswered.record;
+            unanswered.own
+        })
     }
 
     /// Has the limiter decide. What the client is to be told about limits goes into its answer.
@@ -166,7 +203,7 @@ impl Proxy {
         &self,
         asked: &Asked<'_>,
         record: &mut Option<Box<Record>>,
-    ) -> Result<(Limits, Holding), Own<'_>> {
+    ) -> Result<(Limits, Option<Holding>), Own<'_>> {
         let node = &self.node;
         let host = asked.target.plain_host();
         let (headers, host) = (&asked.head.headers, host.as_deref());
@@ -197,7 +234,7 @@ impl Proxy {
             record.decided(&checked, asked.arrived.elapsed(), waited);
         }
         let status = match (checked.status, checked.allowed) {
-            (_, true) => return Ok((limits, Holding::new(node, checked.take_held()))),
+            (_, true) => return Ok((limits, checked.take_held().map(|held| Holding::new(node, held)))),
             (Status::Unavailable, false) => StatusCode::SERVICE_UNAVAILABLE,
             (_, false) => StatusCode::TOO_MANY_REQUESTS,
         };
@@ -258,6 +295,12 @@ pub(crate) fn outcome(checked: &Checked) -> &'static str {
 fn no_route() -> Own<'static> {
     let message = "there is no route for this host, method and path";
     Own::new(StatusCode::NOT_FOUND, "no_route", message)
+}
+
+fn too_many(limits: &Limits) -> Own<'static> {
+    let message = "too many requests that this connection has given up are still with the back end; wait for their responses";
+    let busy = Own::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_abandoned", message);
+    busy.with(limits.clone()).with(vec![(RETRY_AFTER, HeaderValue::from_static("1"))])
 }
 
 pub(crate) fn too_large(most: u64) -> Own<'static> {

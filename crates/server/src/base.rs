@@ -201,11 +201,11 @@ pub(crate) async fn bind(
     })
 }
 
-/// Waits a moment until the store knows what was admitted without it, if it is there to be told.
+/// Waits a moment until the store knows what the last requests cost, and what was admitted without it, if it is there to be told.
 async fn settle(node: &Node) {
     let (Some(store), Some(fallback)) = (node.limiter.shared(), node.limiter.fallback()) else { return };
     let settled = async {
-        while store.unwell() == 0 && fallback.unsettled() > 0 {
+        while node.settlements.under_way() > 0 || store.unwell() == 0 && fallback.unsettled() > 0 {
             sleep(Duration::from_millis(20)).await;
         }
     };

@@ -13,6 +13,9 @@ use crate::connection::Phase;
 use crate::data_plane::DataPlane;
 use crate::listen::{Connected, Connections, Listener};
 
+/// How long what is cut may take to end.
+const CUT: Duration = Duration::from_secs(1);
+
 /// Some listeners at work. Dropping it cuts them off.
 #[derive(Debug)]
 pub struct Serving {
@@ -63,7 +66,8 @@ impl Serving {
         &self.connections
     }
 
-    /// What connections that are not HTTP any more are to do: see to it that they end when the phase is [`Phase::Closing`].
+    /// What connections that are not HTTP any more are to do: see to it that they end when the phase is [`Phase::Closing`]. What goes on
+    /// without a connection has to end when there is nobody left to say.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
@@ -75,18 +79,27 @@ impl Serving {
 
     /// Accepts no more and lets what has been accepted finish within `patience`; cuts the rest and says how many those
     /// were.
-    pub(crate) async fn close(mut self, patience: Duration) -> usize {
-        self.phase.send_replace(Phase::Closing);
+    pub(crate) async fn close(self, patience: Duration) -> usize {
+        let Self { phase, mut accepting, connections, .. } = self;
+        phase.send_replace(Phase::Closing);
         let finished = async {
             // Only then is it clear which connections there are.
-            while self.accepting.join_next().await.is_some() {}
-            for connections in &self.connections {
-                connections.gone().await;
-            }
+            while accepting.join_next().await.is_some() {}
+            gone(&connections).await;
         };
-        match timeout(patience, finished).await {
-            Ok(()) => 0,
-            Err(_) => self.connections.iter().map(Connections::count).sum(),
+        if timeout(patience, finished).await.is_ok() {
+            return 0;
         }
+        let left = connections.iter().map(Connections::count).sum();
+        drop((accepting, phase));
+        timeout(CUT, gone(&connections)).await.ok();
+        left
+    }
+}
+
+/// Waits until there are no connections left, nor anything that keeps their places.
+async fn gone(connections: &[Connections]) {
+    for connections in connections {
+        connections.gone().await;
     }
 }

@@ -58,6 +58,7 @@ mod origin;
 mod reply;
 mod rules_cache;
 mod server;
+mod settlements;
 mod store_watch;
 mod streams;
 mod tiers;
@@ -74,7 +75,7 @@ pub mod front {
     pub use crate::connection::{Patience, Phase};
     pub use crate::crowd::Crowd;
     pub use crate::drain::Serving;
-    pub use crate::listen::{Connected, Listener, Public};
+    pub use crate::listen::{Connected, ConnectionPermit, Listener, Public};
     pub use crate::node::{Node, Shown};
     pub use crate::tls::{Tls, TlsTerms};
 }

@@ -75,7 +75,7 @@ pub struct Public {
     pub crowd: Arc<Crowd>,
 }
 
-/// Who is at the other end of a connection.
+/// Who is at the other end of a connection, and the room that the connection takes.
 #[derive(Clone, Debug)]
 pub struct Connected {
     /// Where from.
@@ -84,6 +84,16 @@ pub struct Connected {
     pub tls: bool,
     /// The certificate that was shown and verified, if one was.
     pub certificate: Option<CertificateDer<'static>>,
+    /// The connection's place among others, to be kept by work that goes on when the connection has ended.
+    pub permit: Arc<ConnectionPermit>,
+}
+
+/// A place among the connections of a listener, and among those of an address. Taken as long as this is kept: by the connection, and
+/// by what it has left to be done.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    _slot: OwnedSemaphorePermit,
+    _place: Option<Place>,
 }
 
 /// An address that is taken and will be served.
@@ -190,10 +200,10 @@ impl Listener {
             let (http, handler, phase) = (Arc::clone(&self.http), handler.clone(), connections.clone());
             let max_age = self.max_age.map(|age| give_or_take(age, accepted.peer_port));
             let (tls, patience) = (self.tls.clone(), self.patience);
-            let Accepted { stream, peer, room, .. } = accepted;
+            let Accepted { stream, peer, permit, .. } = accepted;
             let serve = move |stream, load| async move {
-                if let Some((transport, connected)) = connect(stream, peer, tls).await {
-                    let served = Served { http: &http, phase, max_age, patience, room, load };
+                if let Some((transport, connected)) = connect(stream, peer, tls, &permit).await {
+                    let served = Served { http: &http, phase, max_age, patience, permit, load };
                     served.serve::<UPGRADES, _, _, _>(transport, handler(connected)).await;
                 }
             };
@@ -229,7 +239,8 @@ impl Listener {
                 };
                 // Answers are small and whole; waiting for more to send would only delay them.
                 stream.set_nodelay(true).ok()?;
-                Some(Accepted { stream, peer, peer_port, room: Room { _slot: slot, _place: place } })
+                let permit = Arc::new(ConnectionPermit { _slot: slot, _place: place });
+                Some(Accepted { stream, peer, peer_port, permit })
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::ConnectionAborted {
@@ -243,28 +254,28 @@ impl Listener {
 }
 
 /// Agrees with a client on encryption, if there is any, and says who it is.
-async fn connect(stream: TcpStream, ip: IpAddr, tls: Option<Arc<Tls>>) -> Option<(Transport, Connected)> {
+async fn connect(
+    stream: TcpStream,
+    ip: IpAddr,
+    tls: Option<Arc<Tls>>,
+    permit: &Arc<ConnectionPermit>,
+) -> Option<(Transport, Connected)> {
+    let permit = Arc::clone(permit);
     let Some(tls) = tls else {
-        return Some((stream.into(), Connected { ip, tls: false, certificate: None }));
+        return Some((stream.into(), Connected { ip, tls: false, certificate: None, permit }));
     };
     let stream = tls.accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates();
     let certificate = shown.and_then(|shown| shown.first().cloned());
-    Some((stream.into(), Connected { ip, tls: true, certificate }))
+    Some((stream.into(), Connected { ip, tls: true, certificate, permit }))
 }
 
-/// A connection, and the room it takes.
+/// A connection, and its place among others.
 struct Accepted {
     stream: TcpStream,
     peer: IpAddr,
     peer_port: u16,
-    room: Room,
-}
-
-/// The room a connection takes, for as long as there are bytes on it, whatever they mean.
-struct Room {
-    _slot: OwnedSemaphorePermit,
-    _place: Option<Place>,
+    permit: Arc<ConnectionPermit>,
 }
 
 /// `age` give or take a tenth, by the peer's port: so that connections made together do not end together.
@@ -279,7 +290,7 @@ struct Served<'l> {
     phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
     patience: Patience,
-    room: Room,
+    permit: Arc<ConnectionPermit>,
     /// Its place among the connections of its thread, if that is one of the data plane.
     load: Option<LoadGuard>,
 }
@@ -291,9 +302,9 @@ impl Served<'_> {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
-        let Self { http, phase, max_age, patience, room, load } = self;
+        let Self { http, phase, max_age, patience, permit, load } = self;
         let activity = Arc::new(Activity::default());
-        let io = Watched { transport, activity: Arc::clone(&activity), _room: room };
+        let io = Watched { transport, activity: Arc::clone(&activity), _permit: permit };
         let service = service_fn(|request: Request<Incoming>| {
             let in_flight = activity.begin(request.version(), load.as_ref());
             // Before anybody reads a header.
@@ -349,7 +360,7 @@ impl Connections {
 struct Watched {
     transport: Transport,
     activity: Arc<Activity>,
-    _room: Room,
+    _permit: Arc<ConnectionPermit>,
 }
 
 impl Read for Watched {

@@ -37,6 +37,7 @@ use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
 use crate::modes::Peers;
 use crate::reply::Wrong;
+use crate::settlements::Settlements;
 use crate::traces::{self, Tracer, Tracing};
 
 /// What all listeners share.
@@ -50,6 +51,7 @@ pub struct Node {
     pub(crate) alerts: Alerts,
     /// What is shown to those who look at it live.
     pub(crate) live: Live,
+    pub(crate) settlements: Settlements,
     pub(crate) access: Access,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
@@ -169,6 +171,7 @@ impl Node {
             insight: Insight::new(config, clock.now())?,
             alerts: Alerts::new(config),
             live: Live::default(),
+            settlements: Settlements::default(),
             access,
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),

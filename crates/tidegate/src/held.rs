@@ -11,8 +11,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use tidegate_core::cost::DEFAULT_CHARGE_WITHIN;
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Action, Group, HoldId, Key, Operation, Quota, RuleSet, Tag, Take};
+use tidegate_core::{Action, Group, HoldId, Key, Operation, Quota, RuleSet, Span, Tag, Take};
 use tidegate_store::{Deadline, Outcome};
 
 use crate::checked::{Checked, RequestError};
@@ -83,11 +84,24 @@ impl Held {
         Settlement(self)
     }
 
-    /// What is to become of it if there is no answer: it costs nothing.
+    /// What is to become of it if the request did not go ahead: it costs nothing.
     #[must_use = "nothing is released until the limiter is told"]
     pub fn unanswered(mut self) -> Settlement {
         self.holding.takes.iter_mut().for_each(|take| take.cost = 0);
         Settlement(self)
+    }
+
+    /// Returns the settlement of a request that went ahead and whose response nobody saw: all that is held is charged.
+    #[must_use = "nothing is charged until the limiter is told"]
+    pub fn charged(self) -> Settlement {
+        Settlement(self)
+    }
+
+    /// Returns how long it is held: the shortest [`within`](tidegate_core::cost::Charge::within) of its rules. After that it is given
+    /// back, and settling it does nothing.
+    pub fn within(&self) -> Span {
+        let charges = self.holding.takes.iter().filter_map(|take| self.rules.rule(take.rule).charge.as_ref());
+        charges.map(|charge| charge.within).min().unwrap_or(DEFAULT_CHARGE_WITHIN)
     }
 
     /// What is held of each rule's quota: the rule's id and how much.

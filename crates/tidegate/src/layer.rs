@@ -166,19 +166,19 @@ where
 impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
     async fn check(self: Arc<Self>, parts: Parts, arrived: Instant) -> (Answer, Parts) {
         let Parts { method, uri, headers, extensions, .. } = &parts;
-        let request = (self.extract)(Head { method, uri, headers, extensions });
+        let request = charged_at_once((self.extract)(Head { method, uri, headers, extensions }));
         // How long it may wait for its turn is for the rules to say.
         let waited = self.limiter.check_or_wait(&request, arrived, Duration::MAX).await;
         (self.answer(waited.map(|waited| waited.checked)), parts)
     }
 
     fn extract<'a, B>(&self, request: &'a http::Request<B>) -> Request<'a> {
-        (self.extract)(Head {
+        charged_at_once((self.extract)(Head {
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
-        })
+        }))
     }
 
     fn answer(&self, checked: Result<Checked, RequestError>) -> Answer {
@@ -198,6 +198,11 @@ impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
         response.headers_mut().extend(fields);
         response
     }
+}
+
+/// Removes the name of a hold: the layer tells no response, and a hold that nobody settles costs nothing in the end.
+fn charged_at_once(request: Request<'_>) -> Request<'_> {
+    Request { hold: None, ..request }
 }
 
 fn json(status: StatusCode, body: &impl serde::Serialize) -> Box<Response<String>> {

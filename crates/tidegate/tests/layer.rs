@@ -8,6 +8,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request as HttpRequest, Response, StatusCode};
 use axum::routing::get;
+use tidegate::core::HoldId;
+use tidegate::core::cost::Charge;
 use tidegate::{
     Algorithm, Facet, HeaderStyle, Limiter, ManualClock, Quota, RateLimitLayer, Request, Rule, RuleSet,
     RuleSetParts, Span, Timestamp,
@@ -81,6 +83,26 @@ async fn allowed_goes_on_and_refused_does_not() {
             "documentation_url": "https://example.com/limits",
         })
     );
+}
+
+/// The layer does not tell responses, so whoever hangs up before one has paid already.
+#[tokio::test]
+async fn a_charge_is_taken_at_once() {
+    let quota = Quota::new(Algorithm::FixedWindow, 2, Span::from_secs(3_600)).unwrap();
+    let charge = Charge { header: None, statuses: vec![401..=401], within: Span::from_secs(60) };
+    let rule = Rule { charge: Some(Box::new(charge)), ..Rule::new("log_ins", Facet::Global, quota) };
+    let parts = RuleSetParts { rules: vec![rule], ..RuleSetParts::default() };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_704_067_200_000)));
+    let limiter =
+        Arc::new(Limiter::builder(RuleSet::new(parts).unwrap()).clock(clock.clone()).build().unwrap());
+    // An extractor that asks for a hold as programs do that settle it.
+    let layer = RateLimitLayer::new(limiter, |head| Request { hold: Some(HoldId([1, 1])), ..head.request() });
+    let service = Router::new().route("/{*path}", get(async || "hello")).layer(layer);
+    for status in [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        assert_eq!(ask(&service, "/login").await.status(), status);
+    }
+    clock.advance(Span::from_secs(60));
+    assert_eq!(ask(&service, "/login").await.status(), StatusCode::TOO_MANY_REQUESTS, "for good");
 }
 
 #[tokio::test]

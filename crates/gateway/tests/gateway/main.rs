@@ -13,6 +13,7 @@ mod costs;
 mod delay;
 mod failures;
 mod forwarding;
+mod hanging_up;
 mod health;
 mod identity;
 mod padding;

@@ -66,6 +66,27 @@ async fn without_an_answer_it_is_given_back_in_time_and_not_before() {
     assert_eq!(left(&limiter).await, [300]);
 }
 
+/// The request was sent to a server that never answered: it is for good what it was held for.
+#[tokio::test]
+async fn without_an_answer_it_can_be_charged() {
+    let (limiter, clock) = limiter(vec![tokens(1_000)]);
+    let held = hold(&limiter, &somebody()).await;
+    let settlement = held.charged();
+    assert_eq!(settlement.costs().collect::<Vec<_>>(), [("tokens", 500)]);
+    assert!(limiter.settle(&settlement).await);
+    clock.advance(WITHIN);
+    assert_eq!(left(&limiter).await, [500]);
+}
+
+#[tokio::test]
+async fn it_is_held_for_as_long_as_the_strictest_rule_says() {
+    let mut strict = tokens(1_000);
+    strict.id = "strict".into();
+    strict.charge.as_mut().unwrap().within = Span::from_secs(5);
+    let (limiter, _) = limiter(vec![tokens(1_000), strict]);
+    assert_eq!(hold(&limiter, &somebody()).await.within(), Span::from_secs(5));
+}
+
 #[tokio::test]
 async fn whoever_does_not_tell_answers_is_charged_at_once() {
     let (limiter, clock) = limiter(vec![tokens(1_000)]);

@@ -5,9 +5,11 @@ use hyper::body::Incoming;
 use tidegate_testkit::{Pieces, Scripted};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::{Log, says_so};
 use crate::client::{Client, answer, head_of, next, request, says, until};
+use crate::hanging_up::leave;
 use crate::support::Setup;
 
 #[tokio::test]
@@ -57,6 +59,32 @@ async fn clients_that_go_away() {
             }),
         );
     }
+}
+
+/// What goes on for the sake of a charge is logged when it has ended, as if it had ended with its client.
+#[tokio::test]
+async fn clients_that_go_away_while_something_is_held() {
+    let rules = "rules:\n  - {rule_id: failures, identifier_type: ip_address, limit: 9, window: 52w, algorithm: fixed_window, \
+                 charge: {statuses: 5xx}}\n";
+    let (open, gate) = watch::channel(false);
+    let backend = Scripted::http(move |_: Request<Incoming>| {
+        let mut gate = gate.clone();
+        async move {
+            gate.wait_for(|open| *open).await.unwrap();
+            says("too late")
+        }
+    });
+    let mut log = Log::new();
+    let gateway = log.of(Setup::to(&[backend.address()]).rules(rules)).start().await;
+    let mut client = TcpStream::connect(gateway.at.listen).await.unwrap();
+    client.write_all(b"GET /silent HTTP/1.1\r\nhost: api.example\r\n\r\n").await.unwrap();
+    until("it is under way", async || (backend.asked() == 1).then_some(())).await;
+    leave(client).await;
+    open.send(true).unwrap();
+    says_so(
+        &log.next().await,
+        &serde_json::json!({"path": "/silent", "status": 499, "error": "client_gone", "attempts": 1, "bytes_out": 0}),
+    );
 }
 
 /// Whatever an answer's end looks like, whoever has all of it is not gone.
