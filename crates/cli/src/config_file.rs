@@ -2,8 +2,10 @@
 //!
 //! Its values are read by the very parsers that read the flags; this file only knows YAML.
 
+use std::collections::HashSet;
 use std::error::Error as _;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use clap::Args;
@@ -15,16 +17,33 @@ use crate::failure::Failure;
 use crate::login::hide_logins;
 use crate::suggest;
 
+/// The largest file: hundreds of times what all options take.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The most options and values of lists that a file may have.
+const MAX_VALUES: usize = 10_000;
+
 /// Reads a file; all that is wrong with it is reported together.
 pub(crate) fn read<O: Args + Default>(path: &Path, command: &'static str) -> Result<O, Failure> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path)
+    let text = text_of(path)
         .map_err(|error| Failure::Usage(format!("cannot read the configuration file {name}: {error}")))?;
     parse(&text, command).map_err(|wrong| {
         let lines: Vec<String> =
             wrong.iter().map(|Wrong { at, message }| format!("{name}:{at}: {message}")).collect();
         Failure::Usage(format!("the configuration file cannot be used\n{}", lines.join("\n")))
     })
+}
+
+/// Reads a file up to [`MAX_BYTES`], which may be a pipe and have no end.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("it is larger than {} KiB; leave out what is no option", MAX_BYTES / 1024);
+        return Err(io::Error::other(message));
+    }
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 /// One thing that is wrong, and where.
@@ -59,8 +78,9 @@ pub(crate) fn parse<O: Args + Default>(text: &str, command: &'static str) -> Res
     let command = command.mut_args(|arg| arg.env(Resettable::Reset));
     let mut options = O::default();
     let mut wrong = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let read = if entries[..index].iter().any(|earlier| earlier.key == entry.key) {
+    let mut given = HashSet::new();
+    for entry in &entries {
+        let read = if !given.insert(&entry.key) {
             Err(format!("`{}` is given twice; keep one of them", entry.key))
         } else {
             set(&mut options, &command, entry)
@@ -110,7 +130,7 @@ struct Entry {
 }
 
 fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
-    let mut yaml = Yaml(Parser::new_from_str(text));
+    let mut yaml = Yaml { events: Parser::new_from_str(text), values: 0 };
     let mut entries = Vec::new();
     loop {
         match yaml.next()? {
@@ -124,12 +144,26 @@ fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
     }
 }
 
-struct Yaml<'t>(Parser<'t, StrInput<'t>>);
+struct Yaml<'t> {
+    events: Parser<'t, StrInput<'t>>,
+    values: usize,
+}
 
 impl Yaml<'_> {
     fn next(&mut self) -> Result<(Event<'_>, Place), Wrong> {
-        match self.0.next() {
-            Some(Ok((event, span))) => Ok((event, span.start.into())),
+        match self.events.next() {
+            Some(Ok((Event::Alias(_), span))) => {
+                Err(wrong(span.start.into(), "aliases stand for nothing here; write the value out"))
+            }
+            Some(Ok((event, span))) => {
+                self.values += usize::from(matches!(event, Event::Scalar(..)));
+                if self.values > MAX_VALUES {
+                    let message =
+                        format!("more than {MAX_VALUES} options and values; leave out what is no option");
+                    return Err(wrong(span.start.into(), message));
+                }
+                Ok((event, span.start.into()))
+            }
             Some(Err(error)) => Err(wrong((*error.marker()).into(), error.info())),
             None => Ok((Event::StreamEnd, Place { line: 1, column: 1 })),
         }
@@ -220,6 +254,21 @@ mod tests {
         assert!(said[6].contains("write it as redis://127.0.0.1:6379"), "{}", said[6]);
         assert!(said[7].starts_with("9:1: `max_keys` cannot be `many`: invalid digit"), "{}", said[7]);
         assert_eq!(said.len(), 8);
+    }
+
+    #[test]
+    fn what_is_too_large_or_would_grow_is_refused() {
+        let alias = problems("http: &a 127.0.0.1:0\ngrpc: *a\n");
+        assert_eq!(alias, ["2:7: aliases stand for nothing here; write the value out"]);
+        let many: String = (0..10_001).map(|number| format!("a{number}: 1\n")).collect();
+        assert_eq!(
+            problems(&many),
+            ["5001:1: more than 10000 options and values; leave out what is no option"]
+        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "#".repeat(1024 * 1024 + 1)).unwrap();
+        let failure = super::read::<ServeOptions>(file.path(), "serve").unwrap_err();
+        assert!(format!("{failure:?}").contains("larger than 1024 KiB"), "{failure:?}");
     }
 
     #[test]

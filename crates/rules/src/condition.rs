@@ -50,13 +50,14 @@ fn pattern(reader: &mut Reader<'_>, key: &str, node: &Node<'_>) -> Option<Patter
 
 fn methods(reader: &mut Reader<'_>, node: &Node<'_>) -> Vec<Box<str>> {
     let mut methods: Vec<Box<str>> = Vec::new();
+    let mut seen = HashSet::new();
     for item in reader.many("methods", node) {
         let Some(text) = reader.text("methods", item) else { continue };
         let method = text.to_ascii_uppercase().into_boxed_str();
         if !is_token(text) {
             let message = format!("{} is no HTTP method; write one such as GET or POST", quoted(text));
             reader.problem(item.at, message);
-        } else if !methods.contains(&method) {
+        } else if seen.insert(method.clone()) {
             methods.push(method);
         }
     }

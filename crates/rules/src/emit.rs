@@ -38,7 +38,7 @@ impl Emitter<'_> {
         match &node.kind {
             Kind::List(items) if !items.is_empty() => {
                 let mut started = self.begin(start);
-                for item in items {
+                for item in items.iter() {
                     self.line(indent, &mut started);
                     self.out.push_str("- ");
                     self.block(item, indent + 2, Start::Mark);
@@ -206,7 +206,7 @@ mod tests {
         scalar.prop_recursive(4, 40, 5, move |inner| {
             let keyed = prop::collection::btree_map(texts.clone(), inner.clone(), 0..5);
             prop_oneof![
-                prop::collection::vec(inner, 0..5).prop_map(|items| node(Kind::List(items))),
+                prop::collection::vec(inner, 0..5).prop_map(|items| node(Kind::List(items.into()))),
                 keyed.prop_map(|entries| map(entries.into_iter().collect())),
             ]
         })
@@ -224,12 +224,12 @@ mod tests {
         let entry = map(vec![("key".into(), text("path")), ("value".into(), text("/a/*"))]);
         let rule = map(vec![
             ("rule_id".into(), text("a")),
-            ("entries".into(), node(Kind::List(vec![entry, text("b: c")]))),
+            ("entries".into(), node(Kind::List([entry, text("b: c")].into()))),
             ("nothing".into(), node(Kind::Null)),
-            ("none".into(), node(Kind::List(Vec::new()))),
+            ("none".into(), node(Kind::List([].into()))),
             ("window".into(), text("60s")),
         ]);
-        let root = map(vec![("rules".into(), node(Kind::List(vec![rule]))), ("on".into(), text("off"))]);
+        let root = map(vec![("rules".into(), node(Kind::List([rule].into()))), ("on".into(), text("off"))]);
         let expected = "rules:\n  - rule_id: a\n    entries:\n      - key: path\n        value: \"/a/*\"\n      \
                         - \"b: c\"\n    none: []\n    window: 60s\n\"on\": \"off\"\n";
         assert_eq!(written(&root), expected);

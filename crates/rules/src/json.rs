@@ -140,12 +140,12 @@ impl<'t> Json<'t, '_, '_> {
         let mut items = Vec::new();
         self.advance()?;
         if self.token == Some(Token::CloseBracket) {
-            return Ok(Kind::List(items));
+            return Ok(Kind::List(items.into()));
         }
         loop {
             items.push(self.value(depth + 1)?);
             if self.ends(at, &Token::CloseBracket)? {
-                return Ok(Kind::List(items));
+                return Ok(Kind::List(items.into()));
             }
         }
     }
@@ -154,7 +154,7 @@ impl<'t> Json<'t, '_, '_> {
         let mut entries = Vec::new();
         self.advance()?;
         if self.token == Some(Token::CloseBrace) {
-            return Ok(Node { at, kind: Kind::Map(entries) });
+            return Ok(Node::map(self.reader, at, entries));
         }
         loop {
             let key_at = self.at;

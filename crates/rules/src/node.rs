@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Place, Placed};
 
-/// The most values one text may hold: far more than 100,000 rules have, and still no danger.
-pub(crate) const MAX_NODES: usize = 10_000_000;
+/// The most values one text may hold: more than 100,000 rules have, and no danger to memory.
+pub(crate) const MAX_NODES: usize = 4_000_000;
 
 /// The deepest nesting; documents need six levels.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// One value and where it starts.
+/// One value and where it starts. Cloning one copies nothing of what a list or mapping holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Node<'t> {
     pub(crate) at: Place,
@@ -29,8 +30,8 @@ pub(crate) enum Kind<'t> {
     /// As it is written: how large it may be is the business of whoever expects it.
     Number(Cow<'t, str>),
     Text(Cow<'t, str>),
-    List(Vec<Node<'t>>),
-    Map(Vec<Entry<'t>>),
+    List(Rc<[Node<'t>]>),
+    Map(Rc<[Entry<'t>]>),
 }
 
 /// A key of a mapping and its value.
@@ -54,7 +55,7 @@ impl<'t> Node<'t> {
                 reader.problem(key.at, message);
             }
         }
-        Self { at, kind: Kind::Map(entries) }
+        Self { at, kind: Kind::Map(entries.into()) }
     }
 
     /// What it is, to tell somebody who expected something else.
@@ -98,24 +99,53 @@ impl<'t> Node<'t> {
             (Kind::Flag(_, one), Kind::Flag(_, two)) => one == two,
             (Kind::Number(one), Kind::Number(two)) | (Kind::Text(one), Kind::Text(two)) => one == two,
             (Kind::List(one), Kind::List(two)) => {
-                one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.says_the_same(two))
+                one.len() == two.len() && one.iter().zip(two.iter()).all(|(one, two)| one.says_the_same(two))
             }
             (Kind::Map(one), Kind::Map(two)) => {
                 let same = |one: &Entry<'_>, two: &Entry<'_>| {
                     one.key.value == two.key.value && one.value.says_the_same(&two.value)
                 };
-                one.len() == two.len() && one.iter().zip(two).all(|(one, two)| same(one, two))
+                one.len() == two.len() && one.iter().zip(two.iter()).all(|(one, two)| same(one, two))
             }
             _ => false,
         }
     }
 
-    /// How many values it consists of, itself included.
-    pub(crate) fn size(&self) -> usize {
-        1 + match &self.kind {
-            Kind::List(items) => items.iter().map(Self::size).sum(),
-            Kind::Map(entries) => entries.iter().map(|entry| 1 + entry.value.size()).sum(),
-            _ => 0,
+    /// Returns the extent of the value with all that it holds.
+    pub(crate) fn extent(&self) -> Extent {
+        let text = |text: &str| Extent { bytes: NODE_BYTES + text.len(), levels: 1 };
+        match &self.kind {
+            Kind::Null | Kind::Flag(..) => text(""),
+            Kind::Number(number) => text(number),
+            Kind::Text(words) => text(words),
+            Kind::List(items) => Extent::around(items.iter().map(Self::extent)),
+            Kind::Map(entries) => Extent::around(entries.iter().map(|entry| {
+                let value = entry.value.extent();
+                Extent { bytes: value.bytes + NODE_BYTES + entry.key.value.len(), ..value }
+            })),
         }
+    }
+}
+
+/// What a value counts for beside its text, about what it takes once it is a part of a rule.
+const NODE_BYTES: usize = 32;
+
+/// How much a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Bytes of all texts in it, with [`NODE_BYTES`] for each value and key.
+    pub(crate) bytes: usize,
+    /// How many values lie within each other at the deepest place.
+    pub(crate) levels: usize,
+}
+
+impl Extent {
+    /// Returns the extent of a list or mapping that holds these.
+    fn around(parts: impl Iterator<Item = Self>) -> Self {
+        let empty = Self { bytes: NODE_BYTES, levels: 1 };
+        parts.fold(empty, |all, part| Self {
+            bytes: all.bytes.saturating_add(part.bytes),
+            levels: all.levels.max(part.levels + 1),
+        })
     }
 }

@@ -69,9 +69,30 @@ fn is_planned(rule: &tidegate_core::Rule) -> bool {
     matches!(rule.allowance, Allowance::Planned(_))
 }
 
+/// The most limits that base limits and plans may make together: each takes memory, however short the document is.
+const MAX_PRODUCTS: usize = 1_000_000;
+
+/// Reports more limits than [`MAX_PRODUCTS`]; returns whether there are as many.
+fn are_too_many(report: &mut Report, documents: &[Document], plans: &[Plan]) -> bool {
+    let limits = documents.iter().flat_map(Document::rules).filter(|rule| is_planned(rule)).count();
+    let first = documents.iter().find_map(|document| Some((document, document.base_limits.first()?.1)));
+    let Some((document, at)) = first.filter(|_| limits.saturating_mul(plans.len()) > MAX_PRODUCTS) else {
+        return false;
+    };
+    let message = format!(
+        "{limits} rules with a `base_limit` times {} plans are more than {MAX_PRODUCTS} limits; use fewer plans, or tiers",
+        plans.len()
+    );
+    report.add(|| Problem::new(&document.text, at, message));
+    true
+}
+
 /// Every base limit times every plan is a limit. Where no plans are stated, another document may yet do so, or nobody
 /// does and the usual ones count.
 pub(crate) fn products(report: &mut Report, documents: &[Document], plans: &[Plan]) {
+    if are_too_many(report, documents, plans) {
+        return;
+    }
     for document in documents {
         let places: HashMap<&str, _> = document.base_limits.iter().map(|(id, at)| (&**id, *at)).collect();
         for rule in document.rules() {

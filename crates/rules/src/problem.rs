@@ -17,6 +17,9 @@ const SNIPPET_CHARS: usize = 110;
 /// Nothing is quoted from so far out on a line: finding it anew for each problem would take its time.
 const FAR_OUT: usize = 20_000;
 
+/// The longest message: what was written is repeated in some.
+const MAX_MESSAGE_CHARS: usize = 2_000;
+
 /// Stands for what is left out.
 const CUT: char = '\u{2026}';
 
@@ -56,6 +59,7 @@ impl Problem {
         let snippet = Snippet::new(text, at);
         // Core's errors repeat what was written, which may be anything.
         let message = if message.contains(char::is_control) { escaped(&message) } else { message };
+        let message = shortened(message);
         Self { file: text.name().into(), line: at.line, column: at.column, message, snippet }
     }
 }
@@ -95,6 +99,16 @@ impl Snippet {
         quote.extend(line.skip(skipped + SNIPPET_CHARS).take(1).map(|_| CUT));
         (!quote.is_empty()).then_some(Self { text: quote, before })
     }
+}
+
+/// Cuts a message that nobody would read to its end.
+fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
+        message.truncate(end);
+        message.push(CUT);
+        message.shrink_to_fit();
+    }
+    message
 }
 
 fn printable(c: char) -> char {

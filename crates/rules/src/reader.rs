@@ -7,6 +7,9 @@ use crate::problem::{Problem, Report, quoted};
 use crate::suggest;
 use crate::text::{Place, Text};
 
+/// The longest text that a value may be. Descriptions, the longest, are shown in lists.
+pub(crate) const MAX_TEXT_CHARS: usize = 4_096;
+
 /// A text being read, and what is wrong with it so far.
 pub(crate) struct Reader<'x> {
     pub(crate) text: &'x Text,
@@ -37,7 +40,7 @@ impl<'x> Reader<'x> {
 
     pub(crate) fn text<'n>(&mut self, key: &str, node: &'n Node<'_>) -> Option<&'n str> {
         let fix = match &node.kind {
-            Kind::Text(text) => return Some(text),
+            Kind::Text(text) => return self.is_short(key, text, node.at).then_some(text),
             Kind::Number(number) => {
                 Some(format!("write it in quotes: \"{}\"", quoted(number).replace('`', "")))
             }
@@ -51,10 +54,21 @@ impl<'x> Reader<'x> {
     /// A text that may look like a number or a flag: it is what was written.
     pub(crate) fn written<'n>(&mut self, key: &str, node: &'n Node<'_>) -> Option<&'n str> {
         match &node.kind {
-            Kind::Text(text) | Kind::Number(text) => Some(text),
+            Kind::Text(text) | Kind::Number(text) => self.is_short(key, text, node.at).then_some(text),
             Kind::Flag(_, text) => Some(text),
             _ => self.text(key, node),
         }
+    }
+
+    /// Returns whether `text` is within [`MAX_TEXT_CHARS`]; reports it if not.
+    fn is_short(&mut self, key: &str, text: &str, at: Place) -> bool {
+        let short = text.len() <= MAX_TEXT_CHARS || text.chars().count() <= MAX_TEXT_CHARS;
+        if !short {
+            let key = quoted(key);
+            let message = format!("{key} must not be longer than {MAX_TEXT_CHARS} characters; shorten it");
+            self.problem(at, message);
+        }
+        short
     }
 
     /// The same, where it must be fit for a name.
@@ -206,6 +220,7 @@ impl<'x> Reader<'x> {
                 Err(error) => self.problem(node.at, format!("{}: {error}", quoted(key))),
             },
             Kind::Number(number) if is_digits(number) => {
+                let number: String = number.chars().take(20).collect();
                 let fix =
                     format!("write {number}s for seconds, or {number}ms, {number}m, {number}h, \u{2026}");
                 self.expected(&quoted(key), "a duration with a unit", node, Some(fix));

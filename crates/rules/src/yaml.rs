@@ -10,13 +10,18 @@ use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Place, Placed};
 
-/// The most values that aliases may add to a text: enough to share a few settings, too few for a bomb.
-const MAX_ALIASED: usize = 1_000_000;
+/// How many times its own size a text may be by its aliases: enough for thousands of rules to share a `match`, too
+/// little for a bomb. What the aliases stand for shares memory, but rules that are made of it do not.
+const MAX_GROWTH: usize = 16;
+
+/// What aliases may stand for in any text, so that short ones may have some.
+const FREE_GROWTH: usize = 256 * 1024;
 
 /// The documents of a YAML text. What cannot be parsed is reported, and ends the text.
 pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'t>> {
     let events = Parser::new_from_str(content);
-    let mut parser = Yaml { events, reader, anchors: HashMap::new(), nodes: 0, aliased: 0 };
+    let max_aliased = content.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH);
+    let mut parser = Yaml { events, reader, anchors: HashMap::new(), nodes: 0, aliased: 0, max_aliased };
     let mut documents = Vec::new();
     while let Ok((event, span)) = parser.next() {
         match event {
@@ -39,7 +44,9 @@ struct Yaml<'t, 'r, 'x> {
     reader: &'r mut Reader<'x>,
     anchors: HashMap<usize, Node<'t>>,
     nodes: usize,
+    /// Bytes that the aliases so far stand for, and the most they may.
     aliased: usize,
+    max_aliased: usize,
 }
 
 impl<'t> Yaml<'t, '_, '_> {
@@ -73,7 +80,7 @@ impl<'t> Yaml<'t, '_, '_> {
         let at = place(span.start);
         self.check_size(at, depth)?;
         let (node, anchor) = match event {
-            Event::Alias(anchor) => return self.alias(at, anchor),
+            Event::Alias(anchor) => return self.alias(at, anchor, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 (Node { at, kind: self.scalar(at, text, style, tag.as_deref()) }, anchor)
             }
@@ -88,7 +95,6 @@ impl<'t> Yaml<'t, '_, '_> {
             _ => return Err(self.stop(at, "the text ends too early; complete it")),
         };
         if anchor != 0 {
-            self.aliased(at, node.size())?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -96,12 +102,17 @@ impl<'t> Yaml<'t, '_, '_> {
 
     fn check_size(&mut self, at: Place, depth: usize) -> Result<(), Stop> {
         self.nodes += 1;
-        if depth > MAX_DEPTH {
-            return Err(self.stop(at, format!("nested more than {MAX_DEPTH} levels deep; flatten it")));
-        }
+        self.check_depth(at, depth)?;
         if self.nodes > MAX_NODES {
             let message = format!("more than {MAX_NODES} values; split the text into several");
             return Err(self.stop(at, message));
+        }
+        Ok(())
+    }
+
+    fn check_depth(&mut self, at: Place, depth: usize) -> Result<(), Stop> {
+        if depth > MAX_DEPTH {
+            return Err(self.stop(at, format!("nested more than {MAX_DEPTH} levels deep; flatten it")));
         }
         Ok(())
     }
@@ -110,7 +121,7 @@ impl<'t> Yaml<'t, '_, '_> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
-                (Event::SequenceEnd, _) => return Ok(Node { at, kind: Kind::List(items) }),
+                (Event::SequenceEnd, _) => return Ok(Node { at, kind: Kind::List(items.into()) }),
                 (event, span) => items.push(self.node(event, span, depth + 1)?),
             }
         }
@@ -135,21 +146,28 @@ impl<'t> Yaml<'t, '_, '_> {
         }
     }
 
-    fn alias(&mut self, at: Place, anchor: usize) -> Result<Node<'t>, Stop> {
-        let Some(node) = self.anchors.get(&anchor) else {
+    fn alias(&mut self, at: Place, anchor: usize, depth: usize) -> Result<Node<'t>, Stop> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
             return Err(self.stop(at, "an alias inside what it stands for has no end; write the value out"));
         };
-        let node = node.clone();
-        self.aliased(at, node.size())?;
+        let extent = node.extent();
+        self.check_aliased(at, extent.bytes)?;
+        // Aliases of aliases get as deep as they are many.
+        self.check_depth(at, depth + extent.levels - 1)?;
         Ok(node)
     }
 
-    fn aliased(&mut self, at: Place, size: usize) -> Result<(), Stop> {
-        self.aliased += size;
-        if self.aliased <= MAX_ALIASED {
+    fn check_aliased(&mut self, at: Place, bytes: usize) -> Result<(), Stop> {
+        self.aliased = self.aliased.saturating_add(bytes);
+        if self.aliased <= self.max_aliased {
             return Ok(());
         }
-        let message = format!("aliases stand for more than {MAX_ALIASED} values; write fewer of them");
+        let message = format!(
+            "aliases stand for more than {} bytes, {MAX_GROWTH} times the size of this text and {} KiB; \
+             use fewer of them, give the document `defaults`, or split the text into several",
+            self.max_aliased,
+            FREE_GROWTH / 1024
+        );
         Err(self.stop(at, message))
     }
 

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
-use serde_saphyr::options::{DuplicateKeyPolicy, Options};
 
+use super::limits::Limits;
 use super::{HostHeader, Problem};
 use crate::upstream::{Balance, Protocol};
 
@@ -111,35 +111,18 @@ impl Document {
             let message = format!("it is larger than {MAX_DOCUMENT_BYTES} bytes; split it");
             return Err(Problem::new(name, None, message));
         }
-        let read: Result<Option<Self>, _> = serde_saphyr::from_str_with_options(text, options());
+        let limits = Limits::of(text.len());
+        let read: Result<Option<Self>, _> = serde_saphyr::from_str_with_options(text, limits.options());
         read.map(Option::unwrap_or_default).map_err(|error| {
-            let line = error.location().map(|location| location.line());
-            let message = error.without_snippet().to_string();
-            Problem::new(name, line, message)
+            let place = error.location();
+            let error = error.without_snippet();
+            let message = limits.explain(error).unwrap_or_else(|| error.to_string());
+            let Some(place) = place else { return Problem::new(name, None, message) };
+            let (line, column) = (place.line(), place.column());
+            // The place stands before the message.
+            let message = message.replace(&format!(" at line {line}, column {column}"), "");
+            Problem { column: Some(column), ..Problem::new(name, Some(line), message) }
         })
-    }
-}
-
-/// Room for the largest set of routes that is accepted, and none for texts that grow while they are read.
-fn options() -> Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 1_000_000,
-            max_nodes: 500_000,
-            max_depth: 32,
-            max_documents: 1,
-            max_anchors: 1_000,
-            max_aliases: 10_000,
-            max_recorded_anchor_events: 200_000,
-            max_merge_keys: 10_000,
-            max_total_scalar_bytes: 2 * MAX_DOCUMENT_BYTES,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 200_000,
-            max_replay_stack_depth: 8,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        with_snippet: false,
     }
 }
 
@@ -258,13 +241,13 @@ routes:
     fn wrong_shapes_are_told_with_their_line() {
         let text = "routes:\n  - upstream: http://a\n    retires: 1\n";
         let told = problem(text);
-        assert!(told.starts_with("routes.yaml:3: ") && told.contains("retires"), "{told}");
+        assert!(told.starts_with("routes.yaml:3:5: ") && told.contains("retires"), "{told}");
         let told = problem("upstreams:\n  a:\n    servers: [http://a]\n    balance: random\n");
-        assert!(told.starts_with("routes.yaml:4: ") && told.contains("least_requests"), "{told}");
+        assert!(told.starts_with("routes.yaml:4:14: ") && told.contains("least_requests"), "{told}");
         let told = problem("routes:\n  - {upstream: a}\nroutes: []\n");
         assert!(told.contains("routes.yaml:3"), "{told}");
         let told = problem("upstreams:\n  a:\n    servers: [{url: http://a, wight: 2}]\n");
-        assert!(told.contains(":3: ") && told.contains("wight"), "{told}");
+        assert!(told.contains(":3:31: ") && told.contains("wight") && !told.contains("line 3"), "{told}");
         assert!(problem("routes: [").contains("routes.yaml:"));
     }
 
@@ -278,9 +261,38 @@ routes:
             bomb += &format!("  b{group}: {{servers: *s}}\n");
         }
         let told = problem(&bomb);
-        assert!(told.contains("alias replay limit"), "{told}");
+        assert!(told.contains("aliases stand for more than") && told.contains("use fewer"), "{told}");
         let told = problem(&format!("routes: [{}]", "{upstream: a}, ".repeat(200_000)));
-        assert!(told.contains("budget"), "{told}");
+        assert!(told.contains("more than 500000 values"), "{told}");
         problem(&"[".repeat(100_000));
+    }
+
+    #[test]
+    fn texts_that_grow_take_no_memory() {
+        let route = format!("- &r {{upstream: a, host: '{}'}}\n", "h".repeat(300_000));
+        let escaped = route.replace('\'', "\"").replacen("\"h", "\"\\x68", 1);
+        let short = "- &r {upstream: a, host: h, path: /x, methods: [GET]}\n";
+        for (route, times) in [(&*route, 9_000), (&escaped, 9_000), (short, 200_000)] {
+            let text = format!("routes:\n{route}{}", "- *r\n".repeat(times));
+            assert!(text.len() < 3 * 1024 * 1024);
+            let mut told = String::new();
+            let memory = allocation_counter::measure(|| told = problem(&text));
+            let peak = usize::try_from(memory.bytes_max).unwrap();
+            assert!(peak < 40 * text.len() + 1024 * 1024, "{peak} bytes for {}", text.len());
+            assert!(
+                told.starts_with("routes.yaml:") && told.contains("use fewer aliases")
+                    || told.contains("fewer of them"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_thousand_routes_share_an_anchor() {
+        let mut text = "routes:\n  - {upstream: http://a, path: /0, methods: &m [GET, POST]}\n".to_owned();
+        for number in 1..1_000 {
+            text += &format!("  - {{upstream: http://a, path: /{number}, methods: *m}}\n");
+        }
+        assert_eq!(Document::read("routes.yaml", &text).unwrap().routes.len(), 1_000);
     }
 }

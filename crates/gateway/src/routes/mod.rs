@@ -19,6 +19,7 @@ mod feed;
 mod group;
 mod host;
 mod index;
+mod limits;
 mod path;
 mod problem;
 mod route;

@@ -12,6 +12,8 @@ pub struct Problem {
     pub document: Box<str>,
     /// The line, from 1, where one can be named.
     pub line: Option<u64>,
+    /// The column, from 1, where the text itself cannot be read.
+    pub column: Option<u64>,
     /// What is wrong and what to do about it.
     pub message: String,
 }
@@ -21,17 +23,16 @@ impl Problem {
         // What was written is repeated in messages, and may be anything.
         let message =
             message.into().chars().map(|c| if c.is_control() { ' ' } else { c }).take(1_000).collect();
-        Self { document: document.into(), line, message }
+        Self { document: document.into(), line, column: None, message }
     }
 }
 
-/// `document:line: message`
+/// `document:line: message`, with the column after the line where one can be named
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.document, self.message),
-            None => write!(f, "{}: {}", self.document, self.message),
-        }
+        write!(f, "{}:", self.document)?;
+        [self.line, self.column].iter().flatten().try_for_each(|number| write!(f, "{number}:"))?;
+        write!(f, " {}", self.message)
     }
 }
 

@@ -248,7 +248,8 @@ pub struct Rule {
     /// The rule's name, unique among all rules: letters, digits, `_`, `-` and `.`, at most 128.
     #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,128}$"))]
     pub rule_id: String,
-    /// What the rule is for, in words.
+    /// What the rule is for, in words: at most 4096 characters.
+    #[schemars(length(max = 4096))]
     pub description: Option<String>,
     /// The descriptors the rule applies to, and then to nothing else: for proxies that say what a request is instead
     /// of showing it. Instead of `match`, `identifier_type`, `on_missing_identity`, `tiered`, `base_limit`, `overrides`, `cost`,

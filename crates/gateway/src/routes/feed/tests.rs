@@ -190,7 +190,7 @@ async fn files_are_followed() {
     assert_eq!(target(&live, "/").as_deref(), Some("http://a"));
     fs::write(&path, "routes:\n  - {upsteam: http://b}").unwrap();
     let RoutesNews::Unchanged { problems } = next(&mut news).await else { panic!("it was used") };
-    assert!(problems[0].contains("routes.yaml:2: ") && problems[0].contains("upsteam"), "{problems:?}");
+    assert!(problems[0].contains("routes.yaml:2:") && problems[0].contains("upsteam"), "{problems:?}");
     assert_eq!(target(&live, "/").as_deref(), Some("http://a"));
     fs::write(&path, "routes: [{upstream: http://b}]").unwrap();
     assert!(matches!(next(&mut news).await, RoutesNews::InForce { .. }));
