@@ -82,6 +82,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS", help_heading = "Listeners")]
     pub(crate) max_connections: Option<usize>,
 
+    /// How many connections one address may have at once, trusted proxies apart: of a gateway's listener all count, of the
+    /// others those that have not been authenticated, and at most half of --max-connections [default: 1000]
+    #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS_PER_IP", help_heading = "Listeners")]
+    pub(crate) max_connections_per_ip: Option<u32>,
+
     /// Number of threads that serve requests, each with its own connections to clients; administration has other threads
     /// [default: the number of cores]
     #[arg(long, value_name = "N", env = "TIDEGATE_THREADS", help_heading = "Listeners")]

@@ -137,6 +137,9 @@ impl Settings {
             },
             grpc_tls,
             max_connections: options.max_connections.unwrap_or(default.max_connections),
+            connections_per_address: options
+                .max_connections_per_ip
+                .unwrap_or(default.connections_per_address),
             data_plane: default.data_plane,
             store: default.store,
             store_timeout: some_time("store timeout", "5ms", options.store_timeout, default.store_timeout)?,

@@ -19,8 +19,6 @@ pub struct GatewayConfig {
     pub tls: Option<TlsFiles>,
     /// Whether clients must show a certificate, if there are authorities for them; otherwise they may.
     pub certificates_required: bool,
-    /// How many connections one address may have at once, trusted proxies apart.
-    pub connections_per_address: u32,
     /// The largest head of a request.
     pub max_head_bytes: u32,
     /// The largest body of a request.
@@ -45,7 +43,6 @@ impl Default for GatewayConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             tls: None,
             certificates_required: true,
-            connections_per_address: 1_000,
             max_head_bytes: 32 * 1024,
             max_body_bytes: None,
             max_streams: 250,

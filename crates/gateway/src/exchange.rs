@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
-use tidegate_server::front::{ConnectionPermit, Phase};
+use tidegate_server::front::{ConnectionRoom, Phase};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ pub(crate) struct Exchanges {
     /// Maximum number of them at once.
     most: u32,
     /// The connection counts as open until its last exchange has ended.
-    _permit: Arc<ConnectionPermit>,
+    _room: Arc<ConnectionRoom>,
 }
 
 /// A place for an exchange, until it is dropped.
@@ -28,8 +28,8 @@ pub(crate) struct Exchanges {
 pub(crate) struct ExchangePermit(Arc<Exchanges>);
 
 impl Exchanges {
-    pub(crate) fn new(most: u32, permit: Arc<ConnectionPermit>) -> Arc<Self> {
-        Arc::new(Self { open: AtomicU32::new(0), most, _permit: permit })
+    pub(crate) fn new(most: u32, room: Arc<ConnectionRoom>) -> Arc<Self> {
+        Arc::new(Self { open: AtomicU32::new(0), most, _room: room })
     }
 
     /// Takes a place, if there is one.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_core::RuleSet;
-use tidegate_server::front::{Base, Crowd, Front, Listener, Node, Places, Public, Serving, Tls, TlsTerms};
+use tidegate_server::front::{
+    Base, ConnectionLimiter, Front, Listener, Node, Places, Public, Serving, Tls, TlsTerms,
+};
 use tidegate_server::{BoxFuture, Config, RulesFeed, RunError, StartError, TlsError};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -83,7 +85,7 @@ impl Gateway {
         rules: RulesFeed,
         routes: RoutesFeed,
     ) -> Result<Self, GatewayError> {
-        let max_connections = node.max_connections;
+        let (max_connections, per_address) = (node.max_connections, node.connections_per_address);
         let identify = Arc::new(Identify::new(&config.identity)?);
         let log = config.access_log.as_ref().map(AccessLog::open).transpose();
         let log = log.map_err(GatewayError::AccessLog)?.map(Arc::new);
@@ -92,14 +94,14 @@ impl Gateway {
         let troubles = Troubles::default();
         let routes = routes.start(troubles.teller()).await.map_err(GatewayError::Routes)?;
         let base = Base::bind(node, rules).await?;
-        let crowd = Crowd::new(config.connections_per_address, config.identity.trusted_proxies.clone());
+        let limiter = ConnectionLimiter::new(per_address, config.identity.trusted_proxies.clone());
         let public = Public {
             tls: tls.clone(),
             patience: config.patience,
             max_head_bytes: config.max_head_bytes,
             max_streams: config.max_streams,
             send_buffer: SEND_BUFFER,
-            crowd: Arc::clone(&crowd),
+            limiter: Arc::clone(&limiter),
         };
         let listener = Listener::public(config.listen, public, max_connections).await;
         let listener = listener.map_err(|source| StartError::Bind {
@@ -121,7 +123,7 @@ impl Gateway {
             max_streams: config.max_streams,
             phase: serving.phase(),
         });
-        base.node().show_gateway(Arc::new(Display::new(&proxy, crowd)));
+        base.node().show_gateway(Arc::new(Display::new(&proxy, limiter)));
         Ok(Self { base, listener, serving, tls, proxy, troubles })
     }
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Value, json};
 use tidegate::store::Histogram;
-use tidegate_server::front::{Crowd, Shown};
+use tidegate_server::front::{ConnectionLimiter, Shown};
 
 use crate::access_log::AccessLog;
 use crate::identity::Identify;
@@ -71,7 +71,7 @@ pub(crate) struct Display {
     metrics: Arc<Metrics>,
     routes: Arc<LiveRoutes>,
     identify: Arc<Identify>,
-    crowd: Arc<Crowd>,
+    limiter: Arc<ConnectionLimiter>,
     log: Option<Arc<AccessLog>>,
 }
 
@@ -110,7 +110,7 @@ impl Shown for Display {
             (
                 "gateway_connections_turned_away",
                 "Connections beyond what one address may have",
-                self.crowd.turned_away(),
+                self.limiter.turned_away(),
             ),
             (
                 "gateway_access_log_lost",
@@ -133,12 +133,12 @@ impl Shown for Display {
 }
 
 impl Display {
-    pub(crate) fn new(proxy: &Proxy, crowd: Arc<Crowd>) -> Self {
+    pub(crate) fn new(proxy: &Proxy, limiter: Arc<ConnectionLimiter>) -> Self {
         Self {
             metrics: Arc::clone(&proxy.metrics),
             routes: Arc::clone(&proxy.routes),
             identify: Arc::clone(&proxy.identify),
-            crowd,
+            limiter,
             log: proxy.log.clone(),
         }
     }

@@ -68,11 +68,11 @@ impl Proxy {
         self: &Arc<Self>,
         from: Connected,
     ) -> impl Fn(Request<Incoming>) -> Answering + Send + Sync + use<> {
-        let Connected { ip, tls, certificate, permit } = from;
+        let Connected { ip, tls, certificate, room } = from;
         // One that cannot be read names nobody.
         let certificate = certificate.and_then(|shown| ClientName::from_der(&shown).ok()).map(Arc::new);
         let peer = Peer { tls, certificate, ..Peer::plain(ip) };
-        let connection = Connection { peer, exchanges: Exchanges::new(self.max_streams, permit) };
+        let connection = Connection { peer, exchanges: Exchanges::new(self.max_streams, room) };
         let (proxy, connection) = (Arc::clone(self), Arc::new(connection));
         move |request| {
             let (proxy, connection) = (Arc::clone(&proxy), Arc::clone(&connection));

@@ -13,6 +13,7 @@ use crate::admin::Admin;
 use crate::alerts::{self, Severity};
 use crate::caller::Gate;
 use crate::config::Config;
+use crate::connection_limiter::ConnectionLimiter;
 use crate::drain::Serving;
 use crate::error::{RunError, StartError};
 use crate::feed::{Changes, RulesFeed, Start};
@@ -95,7 +96,8 @@ impl Base {
         if let Some(trouble) = trouble {
             trouble.tell(&node);
         }
-        let admin = bind(("admin", config.admin), Speaks::Http, &config).await?;
+        let admin = bind(("admin", config.admin), Speaks::Http, &config, &node.limiters.admin).await?;
+        let admin = admin.with_reserve();
         Ok(Self { config, node, changes, admin, gate })
     }
 
@@ -181,9 +183,10 @@ fn serve_admin(serving: &mut Serving, listener: Listener, admin: Admin) {
     let admin = Arc::new(admin);
     serving.open(listener, move |from| {
         let admin = Arc::clone(&admin);
+        let from = Arc::new(from);
         move |request| {
-            let admin = Arc::clone(&admin);
-            async move { admin.answer(from.ip, request).await }
+            let (admin, from) = (Arc::clone(&admin), Arc::clone(&from));
+            async move { admin.answer(&from, request).await }
         }
     });
 }
@@ -193,12 +196,10 @@ pub(crate) async fn bind(
     (name, address): (&'static str, SocketAddr),
     speaks: Speaks,
     config: &Config,
+    limiter: &Arc<ConnectionLimiter>,
 ) -> Result<Listener, StartError> {
-    Listener::bind(address, speaks, config.max_connections).await.map_err(|source| StartError::Bind {
-        listener: name,
-        address,
-        source,
-    })
+    let bound = Listener::bind(address, speaks, config.max_connections, Arc::clone(limiter)).await;
+    bound.map_err(|source| StartError::Bind { listener: name, address, source })
 }
 
 /// Waits a moment until the store knows what the last requests cost, and what was admitted without it, if it is there to be told.

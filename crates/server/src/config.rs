@@ -66,6 +66,9 @@ pub struct Config {
     pub grpc_tls: Option<TlsFiles>,
     /// How many connections each listener serves at once; more of them wait.
     pub max_connections: usize,
+    /// How many connections one address may have at once, trusted proxies apart: of a gateway's listener all count, of the
+    /// others those on which no request has been authenticated yet, and there at most half of `max_connections`.
+    pub connections_per_address: u32,
     /// Threads that requests are served on, if not on those of the runtime that the node runs on.
     pub data_plane: Option<DataPlane>,
     /// Where counters are, if other nodes use them too; otherwise they are in memory.
@@ -129,6 +132,7 @@ impl Default for Config {
             grpc_max_connection_age: Some(Duration::from_secs(86_400)),
             grpc_tls: None,
             max_connections: 10_000,
+            connections_per_address: 1_000,
             data_plane: None,
             store: None,
             store_timeout: DEFAULT_STORE_TIMEOUT,

@@ -4,6 +4,7 @@
 //! first byte, and a connection on which nothing is asked is closed after a while. One slow timer per connection
 //! sees to both; a timer per request would cost more than the decision.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::data_plane::LoadGuard;
 use crate::streams::Taking;
+use crate::trust::Trust;
 
 /// How often a connection is looked at, at most.
 const TICK: Duration = Duration::from_secs(5);
@@ -76,11 +78,16 @@ pub(crate) async fn drive(
     let mut ticks = interval(patience.tick());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut closing = false;
+    let mut cut = None;
     let end = max_age.and_then(|age| Instant::now().checked_add(age));
     loop {
         tokio::select! {
             biased;
-            _ = connection.as_mut() => return,
+            ended = progress(connection.as_mut(), activity, closing) => match ended {
+                Progress::Ended => return,
+                // A client that may not ask is not waited for as long as others are.
+                Progress::Final => cut = Instant::now().checked_add(patience.head),
+            },
             changed = phase.changed() => match *phase.borrow_and_update() {
                 _ if changed.is_err() => return,
                 Phase::Serving => continue,
@@ -91,6 +98,9 @@ pub(crate) async fn drive(
                 Phase::Closing => {}
             },
             now = ticks.tick() => {
+                if cut.is_some_and(|cut| now >= cut) {
+                    return;
+                }
                 let overdue = watchdog.is_overdue(activity, now);
                 // There is no gentle way to end an answer that nobody takes.
                 if overdue && (closing || activity.is_stuck()) {
@@ -106,9 +116,37 @@ pub(crate) async fn drive(
     }
 }
 
+/// What has become of a connection.
+enum Progress {
+    /// It has ended.
+    Ended,
+    /// What has begun on it is to be its last.
+    Final,
+}
+
+/// Drives a connection until it ends or, unless it is `closing` already, is to be ended with what has begun on it.
+async fn progress(
+    mut connection: Pin<&mut impl GracefulConnection>,
+    activity: &Activity,
+    closing: bool,
+) -> Progress {
+    poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(Progress::Ended),
+        // Responses are sent by driving the connection, so that whatever says this has been said when it was driven.
+        Poll::Pending if !closing && activity.is_final() => Poll::Ready(Progress::Final),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
 /// What goes on on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
+    trust: Arc<Trust>,
+    /// Whether it is for a single request.
+    single: bool,
+    /// Whether that request has been answered.
+    answered: AtomicBool,
     /// Pieces read from the network, ever.
     reads: AtomicU32,
     /// How many of them had been read when the last request was finished.
@@ -127,13 +165,27 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
+    /// Returns the activity of a connection on which nothing has happened yet. A `single` one ends with its first answer.
+    pub(crate) fn new(trust: Arc<Trust>, single: bool) -> Self {
+        Self { trust, single, ..Self::default() }
+    }
+
+    /// Returns whether nothing more is to begin.
+    fn is_final(&self) -> bool {
+        self.trust.is_refused() || self.answered.load(Ordering::Relaxed)
+    }
+
     fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
     /// Has the client told with its answer that there is no next one, where the protocol has a word for it.
     pub(crate) fn part(&self, headers: &mut HeaderMap) {
-        if self.leaving.load(Ordering::Relaxed) && !self.shared.load(Ordering::Relaxed) {
+        if self.single {
+            self.answered.store(true, Ordering::Relaxed);
+        }
+        let ends = self.leaving.load(Ordering::Relaxed) || self.is_final();
+        if ends && !self.shared.load(Ordering::Relaxed) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }

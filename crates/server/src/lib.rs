@@ -34,7 +34,7 @@ mod body;
 mod caller;
 mod config;
 mod connection;
-mod crowd;
+mod connection_limiter;
 mod data;
 mod data_plane;
 mod drain;
@@ -56,6 +56,7 @@ mod node;
 mod openapi;
 mod origin;
 mod reply;
+mod reserve;
 mod rules_cache;
 mod server;
 mod settlements;
@@ -66,6 +67,7 @@ mod tls;
 mod tokens;
 pub mod traces;
 mod transport;
+mod trust;
 mod wait;
 mod written_down;
 
@@ -73,10 +75,11 @@ mod written_down;
 pub mod front {
     pub use crate::base::{Base, Front, Places};
     pub use crate::connection::{Patience, Phase};
-    pub use crate::crowd::Crowd;
+    pub use crate::connection_limiter::ConnectionLimiter;
     pub use crate::drain::Serving;
-    pub use crate::listen::{Connected, ConnectionPermit, Listener, Public};
+    pub use crate::listen::{Connected, Listener, Public};
     pub use crate::node::{Node, Shown};
+    pub use crate::reserve::ConnectionRoom;
     pub use crate::tls::{Tls, TlsTerms};
 }
 

@@ -18,12 +18,13 @@ use hyper_util::server::conn::auto;
 use rustls::pki_types::CertificateDer;
 use tidegate_wire::headers::refuse_padded;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::connection::{Activity, AnswerBody, Patience, Phase, Sending, drive};
-use crate::crowd::{Crowd, Place};
+use crate::connection_limiter::ConnectionLimiter;
 use crate::data_plane::{DataPlane, LoadGuard};
 use crate::reply;
+use crate::reserve::{ConnectionRoom, RESERVED_PATIENCE, Slots};
 use crate::streams::Streams;
 use crate::tls::Tls;
 use crate::transport::Transport;
@@ -72,7 +73,7 @@ pub struct Public {
     /// How much of an answer is kept for a client that does not take it, for each request.
     pub send_buffer: usize,
     /// How many connections one address may have.
-    pub crowd: Arc<Crowd>,
+    pub limiter: Arc<ConnectionLimiter>,
 }
 
 /// Who is at the other end of a connection, and the room that the connection takes.
@@ -84,16 +85,8 @@ pub struct Connected {
     pub tls: bool,
     /// The certificate that was shown and verified, if one was.
     pub certificate: Option<CertificateDer<'static>>,
-    /// The connection's place among others, to be kept by work that goes on when the connection has ended.
-    pub permit: Arc<ConnectionPermit>,
-}
-
-/// A place among the connections of a listener, and among those of an address. Taken as long as this is kept: by the connection, and
-/// by what it has left to be done.
-#[derive(Debug)]
-pub struct ConnectionPermit {
-    _slot: OwnedSemaphorePermit,
-    _place: Option<Place>,
+    /// The room that the connection takes, to be kept by work that goes on when it has ended.
+    pub room: Arc<ConnectionRoom>,
 }
 
 /// An address that is taken and will be served.
@@ -101,18 +94,22 @@ pub struct ConnectionPermit {
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    room: u32,
-    slots: Arc<Semaphore>,
+    slots: Slots,
     http: Arc<auto::Builder<Streams>>,
     patience: Patience,
     max_age: Option<Duration>,
     tls: Option<Arc<Tls>>,
-    crowd: Option<Arc<Crowd>>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
 impl Listener {
-    /// Takes `address` for at most `room` connections at once.
-    pub(crate) async fn bind(address: SocketAddr, speaks: Speaks, room: usize) -> io::Result<Self> {
+    /// Takes `address` for at most `room` connections at once, as many from one address as `limiter` permits.
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        speaks: Speaks,
+        room: usize,
+        limiter: Arc<ConnectionLimiter>,
+    ) -> io::Result<Self> {
         let socket = TcpListener::bind(address).await?;
         let room = u32::try_from(room).unwrap_or(MOST_CONNECTIONS).clamp(1, MOST_CONNECTIONS);
         let patience = match &speaks {
@@ -132,13 +129,12 @@ impl Listener {
         let mut listener = Self {
             address: socket.local_addr()?,
             socket,
-            room,
-            slots: Arc::new(Semaphore::new(room as usize)),
+            slots: Slots::new(room),
             http: Arc::new(http.clone()),
             patience,
             max_age: None,
             tls: None,
-            crowd: None,
+            limiter,
         };
         let http = match speaks {
             Speaks::Http => http,
@@ -148,8 +144,8 @@ impl Listener {
                 http.http2().auto_date_header(false);
                 http.http2_only()
             }
-            Speaks::Public(Public { tls, max_head_bytes, max_streams, send_buffer, crowd, .. }) => {
-                (listener.tls, listener.crowd) = (tls, Some(crowd));
+            Speaks::Public(Public { tls, max_head_bytes, max_streams, send_buffer, .. }) => {
+                listener.tls = tls;
                 // Answers come in pieces of any size, and are not to be copied once more.
                 http.http1()
                     .max_buf_size(max_head_bytes.max(LEAST_HEAD_BYTES) as usize)
@@ -168,7 +164,15 @@ impl Listener {
 
     /// Takes `address` to be served to anybody, for at most `room` connections at once.
     pub async fn public(address: SocketAddr, how: Public, room: usize) -> io::Result<Self> {
-        Self::bind(address, Speaks::Public(how), room).await
+        let limiter = Arc::clone(&how.limiter);
+        Self::bind(address, Speaks::Public(how), room, limiter).await
+    }
+
+    /// Reserves a few places for health checks and callers on this machine, for when all others are taken.
+    #[must_use]
+    pub(crate) fn with_reserve(mut self) -> Self {
+        self.slots = self.slots.with_reserve();
+        self
     }
 
     /// Where it listens.
@@ -178,7 +182,7 @@ impl Listener {
 
     /// Its connections.
     pub(crate) fn connections(&self) -> Connections {
-        Connections { room: self.room, slots: Arc::clone(&self.slots) }
+        Connections { slots: self.slots.clone() }
     }
 
     /// Accepts and serves connections until the phase is [`Phase::Closing`]; the requests of each are answered by what
@@ -199,11 +203,14 @@ impl Listener {
         let serve = |accepted: Accepted| {
             let (http, handler, phase) = (Arc::clone(&self.http), handler.clone(), connections.clone());
             let max_age = self.max_age.map(|age| give_or_take(age, accepted.peer_port));
-            let (tls, patience) = (self.tls.clone(), self.patience);
-            let Accepted { stream, peer, permit, .. } = accepted;
+            let Accepted { stream, peer, room, .. } = accepted;
+            let (tls, room) = (self.tls.clone(), Arc::new(room));
+            let patience = if room.is_reserved() { RESERVED_PATIENCE } else { self.patience };
             let serve = move |stream, load| async move {
-                if let Some((transport, connected)) = connect(stream, peer, tls, &permit).await {
-                    let served = Served { http: &http, phase, max_age, patience, permit, load };
+                if let Some((transport, certificate)) = connect(stream, tls.as_deref()).await {
+                    let connected =
+                        Connected { ip: peer, tls: tls.is_some(), certificate, room: Arc::clone(&room) };
+                    let served = Served { http: &http, phase, max_age, patience, room, load };
                     served.serve::<UPGRADES, _, _, _>(transport, handler(connected)).await;
                 }
             };
@@ -228,19 +235,15 @@ impl Listener {
 
     /// The next connection, once there is room for it.
     async fn accept(&self) -> Option<Accepted> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        let slot = self.slots.acquire().await?;
         match self.socket.accept().await {
             Ok((stream, peer)) => {
                 let (peer, peer_port) = (peer.ip().to_canonical(), peer.port());
-                let place = match &self.crowd {
-                    // Whoever has too many already learns it by being hung up on, which costs nobody anything.
-                    Some(crowd) => Some(crowd.enter(peer)?),
-                    None => None,
-                };
+                // A client that has too many already learns it by being hung up on, which costs nobody anything.
+                let room = self.slots.seat(slot, peer, &self.limiter)?;
                 // Answers are small and whole; waiting for more to send would only delay them.
                 stream.set_nodelay(true).ok()?;
-                let permit = Arc::new(ConnectionPermit { _slot: slot, _place: place });
-                Some(Accepted { stream, peer, peer_port, permit })
+                Some(Accepted { stream, peer, peer_port, room })
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::ConnectionAborted {
@@ -253,21 +256,16 @@ impl Listener {
     }
 }
 
-/// Agrees with a client on encryption, if there is any, and says who it is.
+/// Agrees with a client on encryption, if there is any, and returns the certificate that it has shown.
 async fn connect(
     stream: TcpStream,
-    ip: IpAddr,
-    tls: Option<Arc<Tls>>,
-    permit: &Arc<ConnectionPermit>,
-) -> Option<(Transport, Connected)> {
-    let permit = Arc::clone(permit);
-    let Some(tls) = tls else {
-        return Some((stream.into(), Connected { ip, tls: false, certificate: None, permit }));
-    };
+    tls: Option<&Tls>,
+) -> Option<(Transport, Option<CertificateDer<'static>>)> {
+    let Some(tls) = tls else { return Some((stream.into(), None)) };
     let stream = tls.accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates();
     let certificate = shown.and_then(|shown| shown.first().cloned());
-    Some((stream.into(), Connected { ip, tls: true, certificate, permit }))
+    Some((stream.into(), certificate))
 }
 
 /// A connection, and its place among others.
@@ -275,7 +273,7 @@ struct Accepted {
     stream: TcpStream,
     peer: IpAddr,
     peer_port: u16,
-    permit: Arc<ConnectionPermit>,
+    room: ConnectionRoom,
 }
 
 /// `age` give or take a tenth, by the peer's port: so that connections made together do not end together.
@@ -290,7 +288,7 @@ struct Served<'l> {
     phase: watch::Receiver<Phase>,
     max_age: Option<Duration>,
     patience: Patience,
-    permit: Arc<ConnectionPermit>,
+    room: Arc<ConnectionRoom>,
     /// Its place among the connections of its thread, if that is one of the data plane.
     load: Option<LoadGuard>,
 }
@@ -302,9 +300,9 @@ impl Served<'_> {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + Unpin + 'static,
     {
-        let Self { http, phase, max_age, patience, permit, load } = self;
-        let activity = Arc::new(Activity::default());
-        let io = Watched { transport, activity: Arc::clone(&activity), _permit: permit };
+        let Self { http, phase, max_age, patience, room, load } = self;
+        let activity = Arc::new(Activity::new(Arc::clone(room.trust()), room.is_reserved()));
+        let io = Watched { transport, activity: Arc::clone(&activity), _room: room };
         let service = service_fn(|request: Request<Incoming>| {
             let in_flight = activity.begin(request.version(), load.as_ref());
             // Before anybody reads a header.
@@ -334,25 +332,23 @@ impl Served<'_> {
 /// The connections of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
-    room: u32,
-    slots: Arc<Semaphore>,
+    slots: Slots,
 }
 
 impl Connections {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        (self.room as usize).saturating_sub(self.slots.available_permits())
+        self.slots.taken()
     }
 
     /// The share of the room for them that is taken.
     pub(crate) fn share(&self) -> f64 {
-        let taken = u32::try_from(self.count()).unwrap_or(self.room);
-        f64::from(taken) / f64::from(self.room)
+        self.slots.share()
     }
 
     /// Waits until there are none; nobody may be accepting any more.
     pub(crate) async fn gone(&self) {
-        drop(self.slots.acquire_many(self.room).await);
+        self.slots.all_free().await;
     }
 }
 
@@ -360,7 +356,7 @@ impl Connections {
 struct Watched {
     transport: Transport,
     activity: Arc<Activity>,
-    _permit: Arc<ConnectionPermit>,
+    _room: Arc<ConnectionRoom>,
 }
 
 impl Read for Watched {

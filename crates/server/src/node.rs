@@ -26,6 +26,7 @@ use tracing::Span;
 use crate::access::Access;
 use crate::alerts::{Alerts, Severity};
 use crate::config::{Config, PeersHeard, RlsExtras, SharedStore};
+use crate::connection_limiter::ConnectionLimiter;
 use crate::data_plane::{DataPlane, Liveness};
 use crate::feed::Loaded;
 use crate::forwarded::Proxies;
@@ -53,6 +54,8 @@ pub struct Node {
     pub(crate) live: Live,
     pub(crate) settlements: Settlements,
     pub(crate) access: Access,
+    /// How many connections of each address its listeners take, but for a gateway's.
+    pub(crate) limiters: ConnectionLimiters,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,
     rls_extras: RlsExtras,
@@ -82,6 +85,22 @@ pub struct Node {
     pub(crate) log: Option<LogHandle>,
     /// What a gateway on this node has to show.
     gateway: OnceLock<Arc<dyn Shown>>,
+}
+
+/// Limits on the connections of each address, by listener.
+pub(crate) struct ConnectionLimiters {
+    pub(crate) http: Arc<ConnectionLimiter>,
+    pub(crate) grpc: Arc<ConnectionLimiter>,
+    pub(crate) admin: Arc<ConnectionLimiter>,
+}
+
+impl ConnectionLimiters {
+    fn new(config: &Config) -> Self {
+        let half = u32::try_from(config.max_connections / 2).unwrap_or(u32::MAX).max(1);
+        let max = config.connections_per_address.min(half);
+        let limiter = || ConnectionLimiter::of_unauthenticated(max, config.trusted_proxies.clone());
+        Self { http: limiter(), grpc: limiter(), admin: limiter() }
+    }
 }
 
 /// Something on a node, beside the limiter, that metrics and the status page show.
@@ -173,6 +192,7 @@ impl Node {
             live: Live::default(),
             settlements: Settlements::default(),
             access,
+            limiters: ConnectionLimiters::new(config),
             proxies: Proxies::new(config),
             header_styles: config.header_styles.clone(),
             rls_extras: config.rls_extras,

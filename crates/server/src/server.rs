@@ -62,9 +62,10 @@ impl Server {
         let base = Base::bind(config, rules).await?;
         let config = &base.config;
         let grpc = Speaks::Grpc { max_age: config.grpc_max_connection_age, tls: tls.clone() };
+        let limiters = &base.node().limiters;
         Ok(Self {
-            http: bind(("http", config.http), Speaks::Http, config).await?,
-            grpc: bind(("grpc", config.grpc), grpc, config).await?,
+            http: bind(("http", config.http), Speaks::Http, config, &limiters.http).await?,
+            grpc: bind(("grpc", config.grpc), grpc, config, &limiters.grpc).await?,
             calls: Grpc::new(Arc::clone(base.node())).await?,
             base,
             tls,
@@ -103,7 +104,7 @@ fn serve_data(serving: &mut Serving, listener: Listener, data: Data) {
     let data = Arc::new(data);
     serving.open(listener, move |from| {
         let data = Arc::clone(&data);
-        move |request| Arc::clone(&data).answer(from.ip, request)
+        move |request| Arc::clone(&data).answer(&from, request)
     });
 }
 
@@ -111,6 +112,6 @@ fn serve_grpc(serving: &mut Serving, listener: Listener, grpc: Grpc) {
     let grpc = Arc::new(grpc);
     serving.open(listener, move |from| {
         let grpc = Arc::clone(&grpc);
-        move |request| Arc::clone(&grpc).answer(from.ip, request)
+        move |request| Arc::clone(&grpc).answer(&from, request)
     });
 }

@@ -34,10 +34,6 @@ pub(crate) struct ProxyOptions {
     #[arg(long, value_name = "WHETHER", env = "TIDEGATE_CLIENT_CERTIFICATES", help_heading = "Listeners")]
     pub(crate) client_certificates: Option<CertificateNeed>,
 
-    /// How many connections one address may have at once, trusted proxies apart [default: 1000]
-    #[arg(long, value_name = "N", env = "TIDEGATE_MAX_CONNECTIONS_PER_IP", help_heading = "Listeners")]
-    pub(crate) max_connections_per_ip: Option<u32>,
-
     /// The largest head of a request, with its path and all headers [default: 32KiB]
     #[arg(long, value_name = "SIZE", env = "TIDEGATE_MAX_HEAD", help_heading = "Listeners")]
     pub(crate) max_head: Option<Bytes>,

@@ -92,7 +92,6 @@ fn gateway(options: ProxyOptions, node: &Config) -> Result<GatewayConfig, Failur
         listen: options.listen.unwrap_or(default.listen),
         tls: tls(["--tls-cert", "--tls-key"], options.tls_cert, options.tls_key, options.client_ca)?,
         certificates_required: need == CertificateNeed::Required,
-        connections_per_address: options.max_connections_per_ip.unwrap_or(default.connections_per_address),
         max_head_bytes: options.max_head.map_or(Ok(default.max_head_bytes), head_bytes)?,
         max_body_bytes: options.max_body.map(|Bytes(bytes)| bytes).or(default.max_body_bytes),
         max_streams: options.max_streams.unwrap_or(default.max_streams),

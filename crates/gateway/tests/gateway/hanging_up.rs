@@ -217,10 +217,10 @@ async fn the_end_of_a_gateway_gives_nothing_back() {
 #[tokio::test]
 async fn what_goes_on_keeps_its_connections_place() {
     let (backend, open) = gated();
-    let setup = Setup::to(&[backend.address()]).rules(RULES).gateway(|config| {
-        config.connections_per_address = 3;
-        config.identity.trusted_proxies = Vec::new();
-    });
+    let setup = Setup::to(&[backend.address()])
+        .rules(RULES)
+        .node(|config| config.connections_per_address = 3)
+        .gateway(|config| config.identity.trusted_proxies = Vec::new());
     let gateway = setup.start().await;
     for _ in 0..3 {
         assert!(hang_up(&gateway, &backend).await);

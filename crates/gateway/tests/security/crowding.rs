@@ -9,11 +9,11 @@ use crate::wire::{Wire, get};
 #[tokio::test]
 async fn nobody_gets_more_connections_than_their_share() {
     let backend = Backend::start();
-    let crowd = |config: &mut tidegate_gateway::GatewayConfig| {
-        config.connections_per_address = 3;
-        config.identity.trusted_proxies = vec!["127.0.0.9/32".parse().unwrap()];
-    };
-    let gateway = Setup::to(&[backend.address()]).gateway(crowd).start().await;
+    let gateway = Setup::to(&[backend.address()])
+        .node(|config| config.connections_per_address = 3)
+        .gateway(|config| config.identity.trusted_proxies = vec!["127.0.0.9/32".parse().unwrap()])
+        .start()
+        .await;
     let mut mine = Vec::new();
     for _ in 0..3 {
         let mut wire = Wire::to(gateway.at.listen).await;
@@ -51,7 +51,7 @@ async fn a_tunnel_takes_a_connections_place() {
     let switched = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
     let hostile = Hostile::says(switched, Then::Echo).await;
     let gateway =
-        Setup::to(&[hostile.address]).gateway(|config| config.connections_per_address = 3).start().await;
+        Setup::to(&[hostile.address]).node(|config| config.connections_per_address = 3).start().await;
     let ask = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
     let mut tunnels = Vec::new();
     for _ in 0..3 {

@@ -17,7 +17,6 @@ mod tiers;
 mod whoami;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -30,8 +29,9 @@ use tidegate_sources::{OneAtATime, Subject};
 use tower::ServiceExt;
 
 use crate::base::Places;
-use crate::caller::Gate;
+use crate::caller::{Gate, is_watched};
 use crate::gzip;
+use crate::listen::Connected;
 use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
@@ -54,6 +54,9 @@ pub(crate) use rules::{DocumentsBody, RulesBody, Valid};
 pub(crate) use status::StatusBody;
 pub(crate) use tiers::{SetPlanBody, SetTierBody, TenantPlanBody, UserTierBody};
 pub(crate) use whoami::WhoamiBody;
+
+/// Where events are sent for as long as somebody listens.
+const EVENTS_PATH: &str = "/v1/events";
 
 /// What the handlers know.
 #[derive(Debug)]
@@ -96,7 +99,7 @@ fn table() -> Vec<(&'static str, &'static str, MethodRouter<Arc<Door>>)> {
         ("/v1/status", "GET", get(status::show)),
         ("/v1/alerts", "GET", get(alerts::show)),
         ("/v1/cluster", "GET", get(cluster::show)),
-        ("/v1/events", "GET", get(events::show)),
+        (EVENTS_PATH, "GET", get(events::show)),
         ("/v1/fleet", "GET", get(fleet::show)),
         ("/v1/insight", "GET", get(insight::show)),
         ("/v1/whoami", "GET", get(whoami::show)),
@@ -168,18 +171,41 @@ impl Admin {
         Self { node, gate, hosts, router }
     }
 
-    /// Answers `request` from `peer`. Handlers find out who asks by `Extension<Caller>`.
-    pub(crate) async fn answer(&self, peer: IpAddr, mut request: Request<Incoming>) -> Response<Body> {
+    /// Answers `request` of the client `from`. Handlers find out who asks by `Extension<Caller>`.
+    pub(crate) async fn answer(&self, from: &Connected, mut request: Request<Incoming>) -> Response<Body> {
         // Web pages are turned away before they could learn anything about tokens.
         let admitted = self.hosts.admit(&request);
-        match admitted.and_then(|()| self.gate.admit(&self.node.access, peer, &request)) {
-            Ok(caller) => request.extensions_mut().insert(caller),
-            Err(wrong) => return Reply::from(wrong).map(Body::new),
+        let caller = match admitted.and_then(|()| self.gate.admit(&self.node.access, from.ip, &request)) {
+            Ok(caller) => caller,
+            Err(wrong) => {
+                from.room.trust().refuse();
+                return Reply::from(wrong).map(Body::new);
+            }
         };
+        // The page and what probes read need no token, so that they prove nothing.
+        if caller.is_authenticated() {
+            from.room.trust().authenticate();
+        }
+        if from.room.is_reserved() && !is_for_reserve(from, request.uri().path()) {
+            return Reply::from(all_taken()).map(Body::new);
+        }
+        request.extensions_mut().insert(caller);
         let packed = gzip::is_read(request.headers());
         let Ok(response) = self.router.clone().oneshot(request).await.map_err(|never: Infallible| never);
         if packed { gzip::packed(response).await } else { response }
     }
+}
+
+/// Returns whether a client with a reserved place may ask for `path`: whatever is over soon on this machine, and what
+/// probes read elsewhere.
+fn is_for_reserve(from: &Connected, path: &str) -> bool {
+    is_watched(path) || (from.ip.is_loopback() && path != EVENTS_PATH)
+}
+
+fn all_taken() -> Wrong {
+    let message = "all connections of this listener are taken, and the few in reserve are for probes; try again later, end \
+                   those that do not belong there, or raise `--max-connections`";
+    Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "connections_exhausted", message)
 }
 
 fn method_not_allowed(path: &str) -> Reply {

@@ -36,6 +36,11 @@ impl Caller {
         Self { name: name.to_owned(), role }
     }
 
+    /// Returns whether it has shown a token or needs none, rather than only asking for what nobody needs one for.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.name != WATCHER
+    }
+
     /// Why a role is not enough, and what would be.
     fn may_not(&self, needed: Role) -> Wrong {
         let Self { name, role } = self;
@@ -95,7 +100,7 @@ impl Gate {
         request: &Request<B>,
     ) -> Result<Caller, Wrong> {
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        let watches = is_reading(method) && WATCHED.contains(&path);
+        let watches = is_reading(method) && is_watched(path);
         // They have no data; what they ask for goes through here, too.
         if admin::is_page(method, path, headers) {
             access.admit_network(peer)?;
@@ -153,6 +158,11 @@ impl Gate {
         let as_ever = access.is_restricted() && access.admit(peer, headers).is_ok();
         peer.is_loopback() || as_ever || (self.has_tokens() && access.allows(peer))
     }
+}
+
+/// Returns whether `path` is one of those that probes and scrapers read.
+pub(crate) fn is_watched(path: &str) -> bool {
+    WATCHED.contains(&path)
 }
 
 fn is_reading(method: &Method) -> bool {

@@ -20,6 +20,7 @@ use tracing::{Instrument as _, Span};
 pub(crate) use batch::{MAX_BYTES as MAX_BATCH_BYTES, MAX_ITEMS as MAX_BATCH_ITEMS};
 pub(crate) use check::MAX_BYTES as MAX_CHECK_BYTES;
 
+use crate::listen::Connected;
 use crate::node::Node;
 use crate::openapi;
 use crate::origin::Hosts;
@@ -63,16 +64,16 @@ impl Data {
         Self { node, hosts }
     }
 
-    /// Answers `request` from `peer`.
+    /// Answers `request` of the client `from`.
     ///
     /// All that can be done at once is done before there is anything to wait for, so that what waits stays small:
     /// it is moved about more often than it is polled.
     pub(crate) fn answer(
         self: Arc<Self>,
-        peer: IpAddr,
+        from: &Connected,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Reply> + Send + 'static {
-        let next = self.route(peer, request).unwrap_or_else(|wrong| Next::Reply(wrong.into()));
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        let next = self.route(from, request).unwrap_or_else(|wrong| Next::Reply(wrong.into()));
         self.finish(next)
     }
 
@@ -108,11 +109,14 @@ impl Data {
         }
     }
 
-    fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Next, Wrong> {
-        let path = request.uri().path();
+    fn route(&self, from: &Connected, request: Request<Incoming>) -> Result<Next, Wrong> {
+        let (peer, path) = (from.ip, request.uri().path());
         let route = ROUTES.iter().find(|(known, ..)| *known == path);
+        // Before a word on what there is.
+        let admitted = self.admit(route.map(|route| route.1), peer, &request);
+        admitted.inspect_err(|_| from.room.trust().refuse())?;
+        from.room.trust().authenticate();
         let &(_, endpoint, methods) = route.ok_or_else(|| Wrong::not_found(path))?;
-        self.admit(endpoint, peer, &request)?;
         if !methods.contains(&request.method().as_str()) {
             return Ok(Next::Reply(reply::method_not_allowed(methods)));
         }
@@ -142,10 +146,10 @@ impl Data {
         })
     }
 
-    fn admit<B>(&self, endpoint: Endpoint, peer: IpAddr, request: &Request<B>) -> Result<(), Wrong> {
+    fn admit<B>(&self, endpoint: Option<Endpoint>, peer: IpAddr, request: &Request<B>) -> Result<(), Wrong> {
         self.node.access.admit(peer, request.headers())?;
         // What a proxy forwards has the headers of somebody else's browser.
-        if endpoint == Endpoint::Authorize && self.node.proxies.is_forwarded(peer, request.headers()) {
+        if endpoint == Some(Endpoint::Authorize) && self.node.proxies.is_forwarded(peer, request.headers()) {
             return Ok(());
         }
         self.hosts.admit_origin(request)

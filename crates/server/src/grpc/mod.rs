@@ -9,7 +9,6 @@ mod rate_limit;
 mod unary;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use tower::ServiceExt;
 use tracing::{Instrument as _, Span};
 
 use crate::error::StartError;
+use crate::listen::Connected;
 use crate::node::Node;
 use crate::traces;
 pub(crate) use health::Reporter;
@@ -63,16 +63,16 @@ impl Grpc {
         Ok((Self { node, others }, reporter))
     }
 
-    /// Answers `request` from `peer`.
+    /// Answers `request` of the client `from`.
     ///
     /// All that can be done at once is done before there is anything to wait for, so that what waits stays small: it is
     /// moved about more often than it is polled.
     pub(crate) fn answer(
         self: Arc<Self>,
-        peer: IpAddr,
+        from: &Connected,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<GrpcBody>> + Send + 'static {
-        let next = self.route(peer, request);
+    ) -> impl Future<Output = Response<GrpcBody>> + Send + use<> {
+        let next = self.route(from, request);
         self.finish(next)
     }
 
@@ -114,13 +114,17 @@ impl Grpc {
         }
     }
 
-    fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Next, Box<Status>> {
-        self.node.access.admit(peer, request.headers()).map_err(|wrong| unary::status(&wrong))?;
+    fn route(&self, from: &Connected, request: Request<Incoming>) -> Result<Next, Box<Status>> {
+        if let Err(wrong) = self.node.access.admit(from.ip, request.headers()) {
+            from.room.trust().refuse();
+            return Err(Box::new(unary::status(&wrong)));
+        }
+        from.room.trust().authenticate();
         let path = request.uri().path();
         match CALLS.iter().find(|(known, _)| *known == path) {
             Some((_, call)) => {
                 let root = if *call == Call::CheckBatch { traces::batch } else { traces::check };
-                let span = self.node.trace(peer, request.headers(), root);
+                let span = self.node.trace(from.ip, request.headers(), root);
                 let body = unary::open(request)?;
                 Ok(match span {
                     None => Next::Call(*call, body),

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod cluster;
+mod connections;
 mod decisions;
 mod descriptors;
 mod insight;
@@ -105,6 +106,7 @@ impl Collector for Scrape {
         counter(&mut encoder, "fallback_requests", help, metrics.decisions.fallbacks())?;
         store::encode(&node.limiter, &mut encoder)?;
         threads::encode(&node.data_threads, &mut encoder)?;
+        connections::encode(&node.limiters, &mut encoder)?;
         tiers::encode(&node.limiter, &mut encoder)?;
         waiting::encode(&node.limiter, &mut encoder)?;
         insight::encode(&node.insight, &mut encoder)?;

@@ -60,16 +60,17 @@ async fn what_keeps_a_server_from_starting_is_said() {
 }
 
 /// An address that is not loopback, in a network that reaches nobody.
-const OUTSIDE: &str = "192.0.2.10";
+pub(crate) const OUTSIDE: &str = "192.0.2.10";
 
-/// Runs the rest of `test` in a network namespace of its own that has [`OUTSIDE`]; true in there.
-fn is_in_namespace(test: &str) -> bool {
+/// Runs the rest of `test` in a network namespace of its own that has [`OUTSIDE`] and all other addresses of its network
+/// (24 bits); true in there.
+pub(crate) fn is_in_namespace(test: &str) -> bool {
     const INSIDE: &str = "TIDEGATE_TEST_IN_NAMESPACE";
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
     let set_up =
-        format!("ip link set lo up && ip addr add {OUTSIDE}/32 dev lo && exec \"$0\" --exact \"$1\"");
+        format!("ip link set lo up && ip addr add {OUTSIDE}/24 dev lo && exec \"$0\" --exact \"$1\"");
     let status = Command::new("unshare")
         .args(["--map-root-user", "--net", "sh", "-c", &set_up])
         .arg(std::env::current_exe().unwrap())

@@ -11,6 +11,7 @@ mod batch;
 mod change;
 mod check;
 mod client;
+mod connections;
 mod drain;
 mod etcd;
 mod grpc;
