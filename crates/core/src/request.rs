@@ -56,16 +56,16 @@ impl<N: AsRef<str> + Sync, V: AsRef<str> + Sync, const LEN: usize> Fields for [(
     }
 }
 
-/// Values that are not text count as absent.
+/// Values that are not UTF-8 count as absent.
 #[cfg(feature = "http")]
 impl Fields for http::HeaderMap {
     fn value(&self, name: &str) -> Option<&str> {
-        self.get(name).and_then(|value| value.to_str().ok())
+        self.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
     }
 
     fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
         for (name, value) in self {
-            if let Ok(value) = value.to_str() {
+            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
                 visit(name.as_str(), value);
             }
         }

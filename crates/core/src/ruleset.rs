@@ -11,6 +11,7 @@ use crate::cost::Cost;
 use crate::decision::Decision;
 use crate::demand::{Demand, Inquiry};
 use crate::descriptor::{DomainTerms, Domains};
+use crate::header_names::HeaderNames;
 use crate::identity::{Facet, Identifier, Identity, present};
 use crate::key::{Hash, Secret, rule_hash};
 use crate::matcher::Matcher;
@@ -81,6 +82,7 @@ pub struct RuleSet {
     asks_plan: bool,
     /// Whether a rule lets requests wait.
     delays: bool,
+    headers: HeaderNames,
     kept: OnceLock<Arc<dyn Kept>>,
 }
 
@@ -186,6 +188,7 @@ impl RuleSet {
     pub fn new(parts: RuleSetParts) -> Result<Self, RuleSetError> {
         let RuleSetParts { mut rules, tiers, domains, version, stamp, ipv6_prefix } = parts;
         let stamp = stamp.unwrap_or(version).min(MAX_STAMP);
+        let tier_from = tiers.from.clone();
         let tiers = TierTable::new(tiers, stamp).map_err(RuleSetError::UnknownTier)?;
         // Those about requests first: the matcher is not to meet the others.
         rules.sort_by_key(|rule| (rule.descriptor.is_some(), rule.priority));
@@ -222,6 +225,7 @@ impl RuleSet {
             rules[..about_requests].iter().any(|rule| !rule.shadow && rule.on_limit != OnLimit::Refuse);
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
+        let headers = HeaderNames::new(rules[..about_requests].iter(), &tier_from);
         Ok(Self {
             version,
             stamp,
@@ -237,6 +241,7 @@ impl RuleSet {
             asks_tier,
             asks_plan,
             delays,
+            headers,
             kept: OnceLock::new(),
         })
     }
@@ -324,6 +329,11 @@ impl RuleSet {
     /// Whether any rule about requests [lets them wait](OnLimit::Delay) instead of refusing them.
     pub fn delays(&self) -> bool {
         self.delays
+    }
+
+    /// Returns the names of the headers that rules about requests read.
+    pub fn headers(&self) -> &HeaderNames {
+        &self.headers
     }
 
     /// Returns true if the tier or plan of the request's user is worth a look-up: a rule asks for it, and neither the request nor the

@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 use http::header::{FORWARDED, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
+use tidegate_core::header_names::{first_bit, is_like};
 use tidegate_core::request::canonical_ip;
 use tidegate_server::forwarded::TrustedProxies;
 
@@ -105,7 +106,7 @@ pub(crate) struct Forwarding {
     tier: Option<HeaderName>,
     plan: Option<HeaderName>,
     names: Vec<(HeaderName, Owner)>,
-    /// The bytes, [folded](fold), that names of interest begin with: most headers of a request begin otherwise.
+    /// The bytes, [folded](tidegate_core::header_names::fold), that names of interest begin with: most headers of a request begin otherwise.
     begins: u128,
 }
 
@@ -333,19 +334,4 @@ impl std::fmt::Display for Element<'_> {
         }
         self.scheme.map_or(Ok(()), |scheme| write!(f, ";proto={scheme}"))
     }
-}
-
-/// A byte of a name as the least careful back ends see it: whatever is no letter and no digit is the same to them.
-fn fold(byte: u8) -> u8 {
-    if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' }
-}
-
-/// Whether two names are the same to such back ends.
-fn is_like(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).all(|(a, b)| fold(a) == fold(b))
-}
-
-/// What a name begins with, as one bit.
-fn first_bit(name: &str) -> u128 {
-    name.bytes().next().map_or(0, |byte| 1 << fold(byte))
 }

@@ -105,7 +105,7 @@ pub(crate) fn strip_request(headers: &mut HeaderMap) -> Option<HeaderValue> {
 }
 
 /// HTTP/2 may send cookies one by one; whoever speaks HTTP/1.1 expects them in one line.
-fn join_cookies(headers: &mut HeaderMap) {
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
     if cookies.next().is_none() || cookies.next().is_none() {
         return;

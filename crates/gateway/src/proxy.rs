@@ -10,11 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{COOKIE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use tidegate::{Checked, Status, Waited};
+use tidegate_core::header_names::HeaderUse;
 use tidegate_core::request::{Fields, canonical_ip};
 use tidegate_server::front::{Connected, Node, Phase};
 use tidegate_server::traces::check_within;
@@ -30,6 +31,7 @@ use crate::finish::{Finish, Record};
 use crate::forward::{Errand, abandoned};
 use crate::forwarded::Forwarding;
 use crate::holding::Holding;
+use crate::hop;
 use crate::identity::{ClientName, Identify, Peer, Who};
 use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
@@ -146,12 +148,13 @@ impl Proxy {
     async fn pass(
         self: &Arc<Self>,
         connection: &Connection,
-        head: Parts,
+        mut head: Parts,
         body: Incoming,
         arrived: Instant,
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'_>> {
         let peer = &connection.peer;
+        self.read_once(peer, &mut head.headers)?;
         let target = Target::read(&head)?;
         let who = self.identify.who(peer, &head)?;
         let routes = self.routes.load();
@@ -196,6 +199,22 @@ impl Proxy {
             *record = unanswered.record;
             unanswered.own
         })
+    }
+
+    /// Refuses a request with headers that rules would read in one way and a back end in another.
+    fn read_once(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<(), Own<'static>> {
+        let rules = self.node.limiter().in_force();
+        let names = rules.headers();
+        if names.is_empty() {
+            return Ok(());
+        }
+        if names.look_up(COOKIE.as_str()) == HeaderUse::Read {
+            hop::join_cookies(headers);
+        }
+        let counts = |name: &str| name != HOST && self.forwarding.believes(peer, name);
+        let refusal = headers::refuse_ambiguous(headers, names, counts)
+            .or_else(|| headers::refuse_lookalikes(headers, names, counts));
+        refusal.map_or(Ok(()), |refusal| Err(Own::bad_request("ambiguous_header", refusal.message)))
     }
 
     /// Has the limiter decide. What the client is to be told about limits goes into its answer.

@@ -32,6 +32,7 @@ mod alerts;
 mod base;
 mod body;
 mod caller;
+mod combined;
 mod config;
 mod connection;
 mod connection_limiter;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, COOKIE};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use tidegate_core::{Request, Status};
@@ -145,7 +145,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if let Some(refusal) = headers::refuse_padded(request.headers()) {
+        if let Some(refusal) = self.shared.refuse_headers(request.headers()) {
             let refusal = Err(json(StatusCode::BAD_REQUEST, &refusal));
             return LimitedFuture::decided(refusal, &mut self.inner, request);
         }
@@ -164,6 +164,13 @@ where
 }
 
 impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
+    /// Returns the answer to a request whose headers could be read in two ways. Cookies may come in several lines (RFC 9113, 8.2.3).
+    fn refuse_headers(&self, headers: &HeaderMap) -> Option<ErrorBody> {
+        let several =
+            || headers::refuse_ambiguous(headers, self.limiter.in_force().headers(), |name| name != COOKIE);
+        headers::refuse_padded(headers).or_else(several)
+    }
+
     async fn check(self: Arc<Self>, parts: Parts, arrived: Instant) -> (Answer, Parts) {
         let Parts { method, uri, headers, extensions, .. } = &parts;
         let request = charged_at_once((self.extract)(Head { method, uri, headers, extensions }));

@@ -57,6 +57,29 @@ async fn padded_values_are_refused() {
 }
 
 #[tokio::test]
+async fn a_header_that_a_rule_reads_has_one_value() {
+    let quota = Quota::new(Algorithm::FixedWindow, 1, Span::from_secs(3_600)).unwrap();
+    let by_device = Rule::new("device", Facet::Header("x-device".into()), quota);
+    let parts = RuleSetParts { rules: vec![by_device], ..RuleSetParts::default() };
+    let limiter = Arc::new(Limiter::new(RuleSet::new(parts).unwrap()).unwrap());
+    let layer = RateLimitLayer::new(limiter, |head| head.request());
+    let service = Router::new().route("/{*path}", get(async || "hello")).layer(layer);
+    for (values, status) in [
+        (&["a", "b"][..], StatusCode::BAD_REQUEST),
+        (&["", "a"], StatusCode::BAD_REQUEST),
+        (&["a", "a"], StatusCode::OK),
+        (&["a"], StatusCode::TOO_MANY_REQUESTS),
+        (&["\u{fc}"], StatusCode::OK),
+    ] {
+        let request = HttpRequest::get("/orders").header("accept", "a").header("accept", "b");
+        let request =
+            values.iter().fold(request, |request, value| request.header("x-device", value.as_bytes()));
+        let response = service.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), status, "{values:?}");
+    }
+}
+
+#[tokio::test]
 async fn allowed_goes_on_and_refused_does_not() {
     let (service, reached) = service(&[HeaderStyle::XRateLimit]);
     for left in ["1", "0"] {

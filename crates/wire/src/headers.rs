@@ -5,6 +5,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_core::header_names::{HeaderNames, HeaderUse};
 use tidegate_core::{Decision, RuleSet, Span, Status};
 
 use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
@@ -46,6 +47,51 @@ pub fn refuse_padded(headers: &HeaderMap) -> Option<ErrorBody> {
     let (name, _) = headers.iter().find(|(_, value)| padded(value))?;
     let message = format!("the value of header {name} begins or ends with white space; send it without");
     Some(ErrorBody::field(name.as_str(), message))
+}
+
+/// Returns the answer to a request in which a header that rules read comes more than once with different values, or has a value that is
+/// not UTF-8: rules would go by one line, and whoever handles the request by another. `counts` says whether a header is looked at at all.
+pub fn refuse_ambiguous(
+    headers: &HeaderMap,
+    names: &HeaderNames,
+    counts: impl Fn(&str) -> bool,
+) -> Option<ErrorBody> {
+    if names.is_empty() {
+        return None;
+    }
+    let read = headers.keys().filter(|name| names.look_up(name.as_str()) == HeaderUse::Read);
+    read.filter(|name| counts(name.as_str())).find_map(|name| {
+        let mut values = headers.get_all(name).iter();
+        let first = values.next()?;
+        let message = if values.any(|value| value != first) {
+            format!("header {name} comes more than once with different values; send it once")
+        } else if std::str::from_utf8(first.as_bytes()).is_err() {
+            format!("the value of header {name} is not UTF-8; send it as text")
+        } else {
+            return None;
+        };
+        Some(ErrorBody::field(name.as_str(), message))
+    })
+}
+
+/// Returns the answer to a request with a header that rules do not look at, but that back ends behind CGI and its descendants take for
+/// one that they do: to these, `X_Plan` is `X-Plan`.
+pub fn refuse_lookalikes(
+    headers: &HeaderMap,
+    names: &HeaderNames,
+    counts: impl Fn(&str) -> bool,
+) -> Option<ErrorBody> {
+    if names.is_empty() {
+        return None;
+    }
+    headers.keys().map(HeaderName::as_str).find_map(|name| {
+        let HeaderUse::LooksLike(read) = names.look_up(name) else { return None };
+        if !counts(name) {
+            return None;
+        }
+        let message = format!("back ends may take header {name} for {read}; send {read}");
+        Some(ErrorBody::field(name, message))
+    })
 }
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");

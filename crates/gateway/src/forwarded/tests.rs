@@ -211,7 +211,7 @@ fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 fn folded(name: &str) -> String {
-    name.bytes().map(|byte| char::from(fold(byte))).collect()
+    name.bytes().map(|byte| char::from(tidegate_core::header_names::fold(byte))).collect()
 }
 
 proptest! {

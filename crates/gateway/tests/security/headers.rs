@@ -245,3 +245,75 @@ async fn a_rule_for_a_host_cannot_be_walked_around() {
     let other = "GET http://other.example/ HTTP/1.1\r\nhost: admin.example\r\n\r\n";
     assert_eq!(ask(gateway.at.listen, other).await.unwrap().status, 200);
 }
+
+/// A header that a rule reads has one value, in one spelling.
+#[tokio::test]
+async fn a_rule_for_a_header_cannot_be_walked_around() {
+    let backend = Backend::start();
+    let rules = "tiers: {free: {limit: 100, window: 1h}, gold: {limit: 100, window: 1h}}\ndefault_tier: free\ntier_from: header:X-Plan\n\
+        rules:\n  - {rule_id: no, identifier_type: global, limit: 0, window: 1h, match: {required_headers: {X-Blocked: \"1\"}}}\n\
+        \x20 - {rule_id: device, identifier_type: 'header:X-Device', limit: 100, window: 1h}\n\
+        \x20 - {rule_id: cost, identifier_type: global, limit: 100, window: 1h, cost: {header: X-Cost}}\n\
+        \x20 - {rule_id: tier, identifier_type: ip_address, tiered: true}\n\
+        \x20 - {rule_id: city, identifier_type: global, limit: 0, window: 1h, match: {required_headers: {X-City: Zürich}}}\n\
+        \x20 - {rule_id: session, identifier_type: global, limit: 0, window: 1h, match: {required_headers: {Cookie: a=1; b=2}}}\n";
+    let gateway = Setup::to(&[backend.address()]).rules(rules).start().await;
+    let bytes = |lines: &[(&str, &[u8])]| {
+        let mut sent = b"GET /x HTTP/1.1\r\nhost: api.example\r\n".to_vec();
+        for (name, value) in lines {
+            sent.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+        }
+        [sent, b"\r\n".to_vec()].concat()
+    };
+    for (lines, status) in [
+        (&[("x-blocked", b"1".as_slice())][..], 429),
+        (&[("x-blocked", b"2"), ("x-blocked", b"1")], 400),
+        (&[("x-blocked", b"1"), ("x-blocked", b"2")], 400),
+        (&[("x-blocked", b""), ("x-blocked", b"1")], 400),
+        (&[("x-blocked", b"\xff"), ("x-blocked", b"1")], 400),
+        (&[("x-blocked", b"1\xff")], 400),
+        (&[("x-blocked", b"1"), ("x-blocked", b"1")], 429),
+        (&[("X_Blocked", b"1")], 400),
+        (&[("x.blocked", b"1")], 400),
+        (&[("x-device", b"a"), ("x-device", b"b")], 400),
+        (&[("x_device", b"a")], 400),
+        (&[("x-cost", b"1"), ("x-cost", b"50")], 400),
+        (&[("x-cost", b"\x80")], 400),
+        (&[("x-plan", b"gold"), ("x-plan", b"free")], 400),
+        (&[("x_plan", b"gold")], 400),
+        (&[("x-city", "Zürich".as_bytes())], 429),
+        (&[("cookie", b"a=1"), ("cookie", b"b=2")], 429),
+        (&[("cookie", b"a=1"), ("cookie", b"b=3")], 200),
+        (&[("accept", b"a"), ("accept", b"b"), ("x_other", b"\xff"), ("x-device", b"a")], 200),
+    ] {
+        let answer = ask(gateway.at.listen, bytes(lines)).await.unwrap();
+        assert_eq!(answer.status, status, "{lines:?}: {answer:?}");
+        let named = answer.body.contains("\"error\":\"ambiguous_header\"");
+        assert_eq!(named, status == 400, "{answer:?}");
+        // Of the other statuses, HTTP/2 has no number.
+        if status == 400 {
+            let mut duplex = Duplex::to(gateway.at.listen, &[]).await;
+            let lower: Vec<_> =
+                lines.iter().map(|(name, value)| (name.to_ascii_lowercase(), *value)).collect();
+            let more: Vec<_> = lower.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            let head = block(&fields("GET", "/x", &more));
+            duplex.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head)).await;
+            let outcome = duplex.outcome(1).await;
+            assert!(matches!(outcome, Outcome::Answered(Some(400), _)), "{lines:?}: {outcome:?}");
+        }
+    }
+    assert_eq!(backend.requests(), 2);
+}
+
+/// Nobody has to mind the spelling of a header that no rule reads.
+#[tokio::test]
+async fn headers_that_no_rule_reads_are_passed_on() {
+    let backend = Backend::start();
+    let gateway = Setup::to(&[backend.address()]).start().await;
+    let answer =
+        ask(gateway.at.listen, request("x-blocked: 2\r\nx-blocked: 1\r\nX_Blocked: 3\r\n")).await.unwrap();
+    assert_eq!(answer.status, 200);
+    for line in ["x-blocked: 2", "x-blocked: 1", "x_blocked: 3"] {
+        assert!(answer.body.to_ascii_lowercase().contains(line), "{answer:?}");
+    }
+}

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
-use tidegate::{Checked, Status};
+use tidegate::{Checked, Request, Status};
 use tidegate_wire::{ErrorBody, RefusalBody, headers};
 
+use crate::combined::Combined;
 use crate::node::Node;
 use crate::reply::{self, Reply, Wrong};
 
@@ -15,7 +16,8 @@ use crate::reply::{self, Reply, Wrong};
 /// nobody's business here.
 pub(super) fn answer(node: &Node, peer: IpAddr, asked: &Parts) -> Result<Reply, Wrong> {
     let denied = deny_status(asked.uri.query())?;
-    let checked = node.decide(&node.proxies.request(peer, asked)?)?;
+    let headers = Combined::new(&asked.headers, node.limiter.in_force().headers())?;
+    let checked = node.decide(&Request { headers: &headers, ..node.proxies.request(peer, asked)? })?;
     Ok(tell(node, &checked, denied))
 }
 
@@ -23,7 +25,9 @@ pub(super) fn answer(node: &Node, peer: IpAddr, asked: &Parts) -> Result<Reply, 
 pub(super) async fn ask(node: &Node, peer: IpAddr, asked: &Parts) -> Result<Reply, Wrong> {
     let arrived = Instant::now();
     let denied = deny_status(asked.uri.query())?;
-    let checked = node.ask(&node.proxies.request(peer, asked)?, arrived).await?;
+    let headers = Combined::new(&asked.headers, node.limiter.in_force().headers())?;
+    let request = Request { headers: &headers, ..node.proxies.request(peer, asked)? };
+    let checked = node.ask(&request, arrived).await?;
     Ok(tell(node, &checked, denied))
 }
 

@@ -21,6 +21,8 @@ rules:
   - {rule_id: tiered, identifier_type: user_id, tiered: true, match: {path_pattern: /tiered}}
   - {rule_id: mobile, identifier_type: ip_address, algorithm: fixed_window, limit: 13, window: 1h,
      match: {path_pattern: /mobile, required_headers: {X-Client-Type: mobile}}}
+  - {rule_id: combined, identifier_type: ip_address, algorithm: fixed_window, limit: 14, window: 1h,
+     match: {path_pattern: /combined, required_headers: {X-Client-Type: 'mobile, tv'}}}
   - {rule_id: blocked, identifier_type: global, limit: 0, window: 1h, match: {path_pattern: /blocked}}
   - {rule_id: itself, identifier_type: ip_address, algorithm: fixed_window, limit: 9, window: 1h,
      match: {path_pattern: /v1/authorize}}
@@ -116,6 +118,13 @@ async fn the_request_is_read_from_headers() {
         (&[("x-original-uri", "/tiered"), ("x-user-id", "a"), ("x-tier", "premium")], Some(5)),
         (&[("x-original-uri", "/mobile"), ("x-client-type", "mobile")], Some(13)),
         (&[("x-original-uri", "/mobile"), ("x-client-type", "desktop")], None),
+        (
+            &[("x-original-uri", "/mobile"), ("x-client-type", "mobile"), ("x-client-type", "mobile")],
+            Some(13),
+        ),
+        (&[("x-original-uri", "/mobile"), ("x-client-type", "mobile"), ("x-client-type", "desktop")], None),
+        (&[("x-original-uri", "/combined"), ("x-client-type", "mobile"), ("x-client-type", "tv")], Some(14)),
+        (&[("x-original-uri", "/combined"), ("x-client-type", "tv"), ("x-client-type", "mobile")], None),
         (&[], Some(9)),
     ] {
         assert_eq!(limit(&server, headers).await, expected, "{headers:?}");
