@@ -24,6 +24,7 @@ use tidegate_testkit::{Etcd, Postgres, Zookeeper};
 use tokio::net::TcpStream;
 
 const CHANGES: u64 = 100;
+const FEW: u64 = 1_000;
 const MANY: u64 = 10_000;
 const LOAD: Duration = Duration::from_secs(3);
 
@@ -90,6 +91,8 @@ fn main() {
         for subject in &subjects {
             until_enforced(subject).await;
         }
+        println!("\nOne file             {FEW} rules   {MANY} rules    ratio   (milliseconds)");
+        by_number().await;
         println!("\n{MANY} rules      written        read    compiled   (milliseconds)");
         for subject in &subjects {
             loading(subject).await;
@@ -149,6 +152,41 @@ async fn answer(client: &mut SendRequest<Full<Bytes>>) -> String {
     let answer = client.send_request(request).await.expect("an answer");
     let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Does with few and with many rules in one file what administrators do: ten times the rules are to take ten times as long.
+async fn by_number() {
+    let (few, many) = (administer(FEW).await, administer(MANY).await);
+    for ((name, few), (_, many)) in few.into_iter().zip(many) {
+        println!("{name:<20} {few:10.1} {many:13.1} {:8.1}", many / few);
+    }
+}
+
+async fn administer(number: u64) -> Vec<(&'static str, f64)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rules.yaml");
+    let text: String =
+        (0..number).map(|number| format!("- {}\n", rule(&format!("r{number}"), 10 + number))).collect();
+    std::fs::write(&path, &text).expect("a file");
+    let book = RuleBook::new(Arc::new(FileArchive::new(&path)));
+    let last = Subject::Rule(format!("r{}", number - 1));
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    load(&[Source { name: "rules", text: &text }], 1).expect("rules");
+    times.push(("validate", milliseconds(begun.elapsed())));
+    let begun = Instant::now();
+    book.documents().await.expect("documents");
+    times.push(("documents", milliseconds(begun.elapsed())));
+    let begun = Instant::now();
+    book.list().await.expect("rules");
+    times.push(("list rules", milliseconds(begun.elapsed())));
+    let begun = Instant::now();
+    book.get(&last).await.expect("a rule");
+    times.push(("get a rule", milliseconds(begun.elapsed())));
+    let begun = Instant::now();
+    book.change(vec![put("r0", 1)], &author()).await.expect("a change");
+    times.push(("put a rule", milliseconds(begun.elapsed())));
+    times
 }
 
 /// Writes many rules, and reads and compiles them as a node that starts does.

@@ -135,6 +135,13 @@ impl RuleBook {
         Ok(RULE_WORK.run(move || desk.list()).await?)
     }
 
+    /// Returns the names and versions of the documents that are no single rules, like [`Listing::documents`], without
+    /// taking the texts of rules apart.
+    pub async fn documents(&self) -> Result<Vec<(String, u64)>, BookError> {
+        let desk = self.desk().await?;
+        Ok(RULE_WORK.run(move || desk.documents()).await?)
+    }
+
     /// One rule or document as it is written.
     pub async fn get(&self, subject: &Subject) -> Result<Entry, BookError> {
         let (desk, subject) = (self.desk().await?, subject.clone());

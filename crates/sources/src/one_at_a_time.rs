@@ -1,6 +1,7 @@
 //! Work that takes the processor for long, kept off event loops.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -12,15 +13,24 @@ pub static RULE_WORK: OneAtATime = OneAtATime::new();
 ///
 /// However many ask, the work takes one core at most, and the event loops of those who wait go on.
 #[derive(Debug)]
-pub struct OneAtATime(Semaphore);
+pub struct OneAtATime {
+    turns: Semaphore,
+    waiting: AtomicUsize,
+}
 
 impl OneAtATime {
     /// Creates one that is idle.
     pub const fn new() -> Self {
-        Self(Semaphore::const_new(1))
+        Self { turns: Semaphore::const_new(1), waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits for its turn, and does `work`. A caller that gives up after that does not stop it.
+    /// Returns how many wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Waits for its turn, and does `work`. The work of a caller that gives up before is never begun; one that gives up
+    /// after that does not stop it.
     ///
     /// Must be called within a Tokio runtime. Fails if `work` panics, or the runtime ends before its turn has come.
     pub async fn run<T, W>(&'static self, work: W) -> Result<T, Interrupted>
@@ -28,13 +38,31 @@ impl OneAtATime {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
+        let place = Place::take(&self.waiting);
         // Never closed.
-        let turn = self.0.acquire().await;
+        let turn = self.turns.acquire().await;
+        drop(place);
         let done = spawn_blocking(move || {
             let _turn = turn;
             work()
         });
         done.await.map_err(|_| Interrupted)
+    }
+}
+
+/// A place in the line, left by dropping it.
+struct Place<'l>(&'l AtomicUsize);
+
+impl<'l> Place<'l> {
+    fn take(line: &'l AtomicUsize) -> Self {
+        line.fetch_add(1, Ordering::Relaxed);
+        Self(line)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -58,7 +86,6 @@ impl Default for OneAtATime {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
     use tokio::task::JoinSet;
@@ -90,6 +117,32 @@ mod tests {
         tokio::task::yield_now().await;
         release.send(()).unwrap();
         assert_eq!(others.join_all().await, [Ok(0); 10]);
+    }
+
+    #[tokio::test]
+    async fn work_of_callers_that_left_is_never_begun() {
+        static WORK: OneAtATime = OneAtATime::new();
+        static BEGUN: AtomicUsize = AtomicUsize::new(0);
+        let (release, released) = mpsc::channel::<()>();
+        let (started, is_started) = tokio::sync::oneshot::channel();
+        let first = tokio::spawn(WORK.run(move || {
+            started.send(()).unwrap();
+            released.recv().unwrap();
+        }));
+        is_started.await.unwrap();
+        let mut others = JoinSet::new();
+        for _ in 0..10 {
+            others.spawn(WORK.run(|| BEGUN.fetch_add(1, Ordering::SeqCst)));
+        }
+        while WORK.waiting() < 10 {
+            tokio::task::yield_now().await;
+        }
+        others.shutdown().await;
+        assert_eq!(WORK.waiting(), 0);
+        release.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        // Its turn comes after theirs would have come.
+        assert_eq!(WORK.run(|| BEGUN.load(Ordering::SeqCst)).await, Ok(0));
     }
 
     #[tokio::test]

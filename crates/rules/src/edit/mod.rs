@@ -49,9 +49,11 @@ pub fn rule_texts<'i>(
     rule_ids: impl IntoIterator<Item = &'i str>,
 ) -> Vec<Option<String>> {
     let page = Page::open(source).ok();
+    let index = page.as_ref().map(Page::index).unwrap_or_default();
     let text = |id| {
-        let page = page.as_ref()?;
-        text_of(page, &page.find(id).ok()??).ok()
+        let (page, &(root, item)) = (page.as_ref()?, index.get(id)?);
+        let spot = Spot::of(page, &page.shelf(root)?, item).ok()?;
+        text_of(page, &spot).ok()
     };
     rule_ids.into_iter().map(text).collect()
 }

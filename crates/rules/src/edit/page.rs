@@ -1,5 +1,6 @@
 //! A text opened for changes: what it says, and where.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::document::{self, Form};
@@ -90,10 +91,25 @@ impl<'t> Page<'t> {
 
     /// The documents that can hold rules, with those they hold.
     pub(super) fn shelves(&self) -> impl DoubleEndedIterator<Item = Shelf<'_, 't>> {
-        self.roots.iter().zip(&self.pieces).enumerate().filter_map(|(root, (node, piece))| {
-            let (rules, layout) = self.rules_of(root, node, piece)?;
-            Some(Shelf { root, rules, layout })
-        })
+        (0..self.roots.len()).filter_map(|root| self.shelf(root))
+    }
+
+    /// Returns the rules of the document at position `root`, if it can hold any.
+    pub(super) fn shelf(&self, root: usize) -> Option<Shelf<'_, 't>> {
+        let (rules, layout) = self.rules_of(root, self.roots.get(root)?, self.pieces.get(root)?)?;
+        Some(Shelf { root, rules, layout })
+    }
+
+    /// Returns where each rule is: its document, and its position there. For those who look for many.
+    pub(super) fn index(&self) -> HashMap<&str, (usize, usize)> {
+        let mut index = HashMap::with_capacity(self.ids.len());
+        for shelf in self.shelves() {
+            for (item, rule) in shelf.rules.iter().enumerate() {
+                // Of several the first, as `find` has it.
+                id_of(rule).map(|id| index.entry(id).or_insert((shelf.root, item)));
+            }
+        }
+        index
     }
 
     fn rules_of<'p>(
@@ -196,6 +212,8 @@ impl<'t> Page<'t> {
 
 /// The id of a rule.
 pub(super) fn id_of<'n>(rule: &'n Node<'_>) -> Option<&'n str> {
+    #[cfg(test)]
+    tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
     match &rule.get("rule_id")?.kind {
         Kind::Text(id) => Some(id),
         _ => None,
@@ -207,5 +225,43 @@ fn layout(list: &Piece, from: Origin) -> Layout<'_> {
         Parts::List { flow: true, items } => Layout::Flow(list, items, from),
         Parts::List { flow: false, items } => Layout::Block(items, from),
         _ => Layout::Alias,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fmt::Write as _;
+
+    use crate::{Source, rule_texts, split};
+
+    thread_local! {
+        /// How often the id of a rule was looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn looks_for(text: &str, ids: &[String]) -> usize {
+        let source = Source { name: "rules.yaml", text };
+        LOOKS.with(|looks| looks.set(0));
+        let texts = rule_texts(&source, ids.iter().map(String::as_str));
+        assert!(texts.iter().all(Option::is_some));
+        split(&source).unwrap();
+        LOOKS.with(Cell::get)
+    }
+
+    #[test]
+    fn many_rules_are_found_in_one_pass() {
+        let ids: Vec<String> = (0..1_000).map(|number| format!("r{number}")).collect();
+        let mut list = String::new();
+        let mut documents = String::new();
+        for id in &ids {
+            let rule = format!("{{rule_id: {id}, identifier_type: global, limit: 5, window: 1s}}");
+            writeln!(list, "- {rule}").unwrap();
+            writeln!(documents, "---\n{rule}").unwrap();
+        }
+        for text in [list, documents] {
+            let looks = looks_for(&text, &ids);
+            assert!(looks <= 10 * ids.len(), "{looks} looks at 1000 rules");
+        }
     }
 }

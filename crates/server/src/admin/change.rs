@@ -16,6 +16,7 @@ use tidegate_rules::decode;
 use tidegate_sources::{
     Action, ArchiveError, Author, BookError, Change, Guard, Record, RuleBook, Step, Subject, Wish,
 };
+use tokio::sync::SemaphorePermit;
 
 use super::rules::{MAX_BYTES, interrupted, invalid};
 use super::{Door, rfc3339};
@@ -134,8 +135,8 @@ pub(super) async fn roll_back(
 }
 
 pub(super) async fn history(about: About, State(door): State<Arc<Door>>, Path(name): Path<String>) -> Reply {
-    let book = match book(&door) {
-        Ok(book) => book,
+    let (book, _place) = match book_in_turn(&door) {
+        Ok(both) => both,
         Err(wrong) => return wrong.into(),
     };
     match book.history(&about(name.clone())).await {
@@ -149,8 +150,8 @@ pub(super) async fn history(about: About, State(door): State<Arc<Door>>, Path(na
 
 /// `GET /v1/documents/{name}`
 pub(super) async fn show_document(State(door): State<Arc<Door>>, Path(name): Path<String>) -> Reply {
-    let book = match book(&door) {
-        Ok(book) => book,
+    let (book, _place) = match book_in_turn(&door) {
+        Ok(both) => both,
         Err(wrong) => return wrong.into(),
     };
     match book.get(&Subject::Document(name)).await {
@@ -163,8 +164,8 @@ pub(super) async fn show_document(State(door): State<Arc<Door>>, Path(name): Pat
 }
 
 async fn change(door: &Door, caller: Caller, subject: Subject, wish: Wish, guard: Guard) -> Reply {
-    let book = match book(door) {
-        Ok(book) => book,
+    let (book, _place) = match book_in_turn(door) {
+        Ok(both) => both,
         Err(wrong) => return wrong.into(),
     };
     let author = Author { name: caller.name, at_ms: door.node.now().as_millis() };
@@ -211,6 +212,11 @@ pub(super) fn book(door: &Door) -> Result<&RuleBook, Wrong> {
         let message = "the built-in rules cannot be changed; serve with `--rules SOURCE`";
         Wrong::new(StatusCode::CONFLICT, "no_source", message)
     })
+}
+
+/// Returns where the rules can be changed, with a place among those who work with it.
+pub(super) fn book_in_turn(door: &Door) -> Result<(&RuleBook, SemaphorePermit<'_>), Wrong> {
+    Ok((book(door)?, door.line.enter()?))
 }
 
 /// What a request asks a rule or a document to be, and its body.

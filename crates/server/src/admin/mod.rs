@@ -67,6 +67,8 @@ struct Door {
     tokens: bool,
     /// What other nodes said last.
     round: fleet::Round,
+    /// Those who work with the source of the rules.
+    line: rules::Line,
 }
 
 /// Every path, its method and what answers.
@@ -162,7 +164,13 @@ pub(crate) struct Admin {
 impl Admin {
     pub(crate) fn new(node: Arc<Node>, gate: Arc<Gate>, hosts: Hosts, places: Places) -> Self {
         let tokens = gate.knows_tokens(&node.access);
-        let door = Arc::new(Door { node: Arc::clone(&node), places, tokens, round: fleet::Round::default() });
+        let door = Arc::new(Door {
+            node: Arc::clone(&node),
+            places,
+            tokens,
+            round: fleet::Round::default(),
+            line: rules::Line::new(),
+        });
         let router = table().into_iter().fold(Router::new(), |router, (path, _, to)| router.route(path, to));
         let router = router
             .fallback(async |uri: Uri| Reply::from(Wrong::not_found(uri.path())))

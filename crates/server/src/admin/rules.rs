@@ -9,15 +9,42 @@ use http::{Request, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use tidegate_rules::{Problem, Problems, Source, decode, load, to_json};
-use tidegate_sources::{Aside, Change, Guard, Interrupted, RULE_WORK, Subject, Wish};
+use tidegate_sources::{Aside, Change, Guard, Interrupted, OneAtATime, RULE_WORK, Subject, Wish};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Door;
-use super::change::{book, read, refuse, tagged};
+use super::change::{book, book_in_turn, read, refuse, tagged};
 use crate::node::InForce;
 use crate::reply::{self, Reply, Wrong};
 
 /// The largest document that is looked at: some 50,000 rules.
 pub(super) const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many requests may be worked on or wait for [`RULE_WORK`] at once: rules that have changed elsewhere wait behind them.
+const MAX_IN_LINE: usize = 32;
+
+/// Writing the rules in force: they may be tens of thousands.
+static LISTINGS: OneAtATime = OneAtATime::new();
+
+/// The places of requests that need [`RULE_WORK`].
+#[derive(Debug)]
+pub(super) struct Line(Semaphore);
+
+impl Line {
+    /// Creates a line with nobody in it.
+    pub(super) const fn new() -> Self {
+        Self(Semaphore::const_new(MAX_IN_LINE))
+    }
+
+    /// Takes a place, or says that there is none.
+    pub(super) fn enter(&self) -> Result<SemaphorePermit<'_>, Wrong> {
+        self.0.try_acquire().map_err(|_| {
+            let message =
+                format!("{MAX_IN_LINE} requests about rules are under way already; try again in a second");
+            Wrong::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+        })
+    }
+}
 
 /// What a document sent to be validated is called in messages.
 const DOCUMENT: &str = "document";
@@ -113,14 +140,17 @@ impl From<&Problem> for Mistake {
 }
 
 pub(super) async fn list(State(door): State<Arc<Door>>) -> Reply {
-    let rules = door.node.limiter.rules();
-    let body = RulesBody {
-        rules_version: rules.version(),
-        document_version: InForce::of(&rules).and_then(|it| it.document_version),
-        rules: rules.rules().map(to_json).collect(),
-        aside: door.node.aside().iter().map(AsideBody::from).collect(),
+    let write = move || {
+        let rules = door.node.limiter.rules();
+        let body = RulesBody {
+            rules_version: rules.version(),
+            document_version: InForce::of(&rules).and_then(|it| it.document_version),
+            rules: rules.rules().map(to_json).collect(),
+            aside: door.node.aside().iter().map(AsideBody::from).collect(),
+        };
+        reply::json(StatusCode::OK, &body)
     };
-    reply::json(StatusCode::OK, &body)
+    LISTINGS.run(write).await.unwrap_or_else(interrupted)
 }
 
 pub(super) async fn show(State(door): State<Arc<Door>>, Path(rule_id): Path<String>) -> Reply {
@@ -143,6 +173,10 @@ pub(super) async fn validate(State(door): State<Arc<Door>>, request: Request<Bod
     };
     let (guard, bytes) = match read(request).await {
         Ok(read) => read,
+        Err(wrong) => return wrong.into(),
+    };
+    let _place = match door.line.enter() {
+        Ok(place) => place,
         Err(wrong) => return wrong.into(),
     };
     if let Some(rule_id) = rule_id {
@@ -200,13 +234,13 @@ pub(super) fn invalid(problems: &Problems) -> Reply {
 
 /// `GET /v1/documents`
 pub(super) async fn documents(State(door): State<Arc<Door>>) -> Reply {
-    let book = match book(&door) {
-        Ok(book) => book,
+    let (book, _place) = match book_in_turn(&door) {
+        Ok(both) => both,
         Err(wrong) => return wrong.into(),
     };
-    match book.list().await {
-        Ok(listing) => {
-            let documents = listing.documents.into_iter();
+    match book.documents().await {
+        Ok(documents) => {
+            let documents = documents.into_iter();
             let documents = documents.map(|(name, version)| DocumentBody { name, version }).collect();
             reply::json(StatusCode::OK, &DocumentsBody { documents })
         }

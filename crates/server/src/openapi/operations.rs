@@ -383,7 +383,8 @@ fn rules(schemas: &mut Schemas) -> [Operation; 4] {
         .answers(409, "There is no source with others", &error)
         .answers(412, "It is not what If-Match or If-None-Match ask for", &error)
         .answers(413, "It is too large to be looked at", &error)
-        .answers(422, "It could not; all that is wrong", &valid),
+        .answers(422, "It could not; all that is wrong", &valid)
+        .answers(503, "Many requests about rules are under way; the source is away", &error),
         new("POST", "/v1/explain", "What would be decided about a request, and why; consumes nothing")
             .reads(&schemas.request::<CheckBody<'static>>())
             .answers(

@@ -115,6 +115,16 @@ impl Desk {
         }
     }
 
+    /// Forgets where the rules of a document are, without looking at those of others.
+    fn forget_rules(&mut self, position: usize) {
+        let document = self.sheets[position].in_force().and_then(|source| read(&source).ok());
+        for rule in document.iter().flat_map(Document::rules) {
+            if self.places.get(&*rule.id) == Some(&position) {
+                self.places.remove(&*rule.id);
+            }
+        }
+    }
+
     /// A document by the name that it has here; people may leave out what all names have in common.
     pub(super) fn full_name(&self, subject: Subject) -> Result<Subject, BookError> {
         match subject {
@@ -141,11 +151,8 @@ impl Desk {
 
     pub(super) fn list(self) -> Listing {
         let (mut rules, mut documents) = (Vec::new(), Vec::new());
-        for sheet in &self.sheets {
-            let (Some(source), Some(version)) = (sheet.in_force(), sheet.version) else { continue };
-            let Ok(read) = read(&source) else { continue };
-            let ids: Vec<String> = read.rules().map(|rule| rule.id.to_string()).collect();
-            if !self.apart || !matches!(&*ids, [id] if self.archive.place_of_rule(id) == sheet.name) {
+        for (sheet, source, version, ids) in self.in_force() {
+            if self.is_listed(sheet, &ids) {
                 documents.push((sheet.name.clone(), version));
             }
             let texts = rule_texts(&source, ids.iter().map(String::as_str));
@@ -154,6 +161,26 @@ impl Desk {
             }
         }
         Listing { rules, documents, aside: self.aside }
+    }
+
+    /// Returns the names and versions of the documents that are no single rules.
+    pub(super) fn documents(&self) -> Vec<(String, u64)> {
+        let listed = self.in_force().filter(|(sheet, _, _, ids)| self.is_listed(sheet, ids));
+        listed.map(|(sheet, _, version, _)| (sheet.name.clone(), version)).collect()
+    }
+
+    /// Returns the documents that nodes go by, each with its text, its version and the ids of its rules.
+    fn in_force(&self) -> impl Iterator<Item = (&Sheet, Source<'_>, u64, Vec<String>)> {
+        self.sheets.iter().filter_map(|sheet| {
+            let (source, version) = (sheet.in_force()?, sheet.version?);
+            let ids = read(&source).ok()?.rules().map(|rule| rule.id.to_string()).collect();
+            Some((sheet, source, version, ids))
+        })
+    }
+
+    /// Returns whether a document is more than the place of one rule.
+    fn is_listed(&self, sheet: &Sheet, ids: &[String]) -> bool {
+        !self.apart || !matches!(ids, [id] if self.archive.place_of_rule(id) == sheet.name)
     }
 
     pub(super) fn get(&self, subject: &Subject) -> Result<Entry, BookError> {
@@ -305,10 +332,8 @@ impl Desk {
         before: Option<String>,
         after: Option<String>,
     ) {
+        self.forget_rules(place);
         let sheet = &mut self.sheets[place];
-        if sheet.in_force().is_some() {
-            self.places.retain(|_, known| *known != place);
-        }
         (sheet.text, sheet.bad) = (text, None);
         let (document, previous) = (sheet.name.clone(), sheet.version);
         sheet.records.push(NewRecord {
@@ -362,4 +387,89 @@ fn check_together(sheets: &[Sheet]) -> Result<(), BookError> {
         return Err(BookError::Last);
     }
     compile(documents, 0).map(drop).map_err(BookError::Invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use allocation_counter::measure;
+
+    use super::*;
+    use crate::mend::{LastGood, mend};
+    use crate::{FileArchive, StoredText};
+
+    /// Something that is done with all documents, and what to call it.
+    type Work = (&'static str, fn(Desk));
+
+    fn rule(id: &str) -> String {
+        format!("{{rule_id: {id}, identifier_type: user_id, limit: 7, window: 1h}}")
+    }
+
+    fn desk(documents: Vec<StoredText>) -> Desk {
+        let contents = Contents { documents, apart: false, state: 1 };
+        let mended = mend(&contents.documents, &LastGood::default());
+        Desk::new(Arc::new(FileArchive::new("rules.yaml")), contents, mended)
+    }
+
+    fn one_file(rules: usize) -> Desk {
+        let mut text = "rules:\n".to_owned();
+        (0..rules).for_each(|number| writeln!(text, "- {}", rule(&format!("r{number}"))).unwrap());
+        desk(vec![StoredText::new("rules.yaml", 1, text)])
+    }
+
+    fn a_file_each(rules: usize) -> Desk {
+        let document = |number| {
+            let id = format!("r{number}");
+            StoredText::new(format!("{id}.yaml"), 1, rule(&id))
+        };
+        desk((0..rules).map(document).collect())
+    }
+
+    fn put_first(mut desk: Desk) {
+        let (subject, text) = (Subject::Rule("r0".to_owned()), rule("r0").replace('7', "8"));
+        desk.edit(Edit { subject, text: Some(text), guard: Guard::Any, back_to: None }).unwrap();
+        assert_eq!(desk.finish().unwrap().steps.len(), 1);
+    }
+
+    fn get_last(desk: &Desk) {
+        let last = desk.places.len() - 1;
+        assert!(desk.get(&Subject::Rule(format!("r{last}"))).unwrap().text.is_some());
+    }
+
+    /// Reading a document allocates for each of its values, so what reads it once per rule shows.
+    #[test]
+    fn ten_times_the_rules_are_ten_times_the_work() {
+        let work: [Work; 4] = [
+            ("list", |desk| assert!(desk.list().rules.iter().all(|entry| entry.text.is_some()))),
+            ("documents", |desk| assert!(!desk.documents().is_empty())),
+            ("get", |desk| get_last(&desk)),
+            ("put", put_first),
+        ];
+        for desk_of in [one_file as fn(usize) -> Desk, a_file_each] {
+            for (name, work) in work {
+                let allocations = |rules| {
+                    let desk = desk_of(rules);
+                    measure(move || work(desk)).count_total
+                };
+                allocations(1);
+                let (few, many) = (allocations(100), allocations(1_000));
+                assert!(many <= 11 * few, "{name}: {few} allocations for 100 rules, {many} for 1000");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_whose_document_has_changed_is_found_where_it_is() {
+        let mut desk = a_file_each(3);
+        let text = format!("- {}\n- {}\n", rule("r0"), rule("new"));
+        let subject = Subject::Document("r0.yaml".to_owned());
+        desk.edit(Edit { subject, text: Some(text), guard: Guard::Any, back_to: None }).unwrap();
+        assert_eq!(desk.get(&Subject::Rule("new".to_owned())).unwrap().document, "r0.yaml");
+        let subject = Subject::Document("r0.yaml".to_owned());
+        let text = Some(rule("other"));
+        desk.edit(Edit { subject, text, guard: Guard::Any, back_to: None }).unwrap();
+        assert!(desk.get(&Subject::Rule("r0".to_owned())).is_err());
+        assert_eq!(desk.get(&Subject::Rule("other".to_owned())).unwrap().document, "r0.yaml");
+    }
 }

@@ -41,11 +41,13 @@ pub(super) fn all(schemas: &mut Schemas) -> Vec<Operation> {
     let error = schemas.response::<ErrorBody>();
     let list = Operation::new(Listener::Admin, "GET", "/v1/documents", "The documents that hold the rules")
         .answers(200, "All but those that are single rules", &schemas.response::<DocumentsBody>())
-        .answers(409, "The rules come from nowhere: they are built in", &error);
+        .answers(409, "The rules come from nowhere: they are built in", &error)
+        .answers(503, "The source is away, or many requests about rules are under way (`busy`)", &error);
     let show = Operation::new(Listener::Admin, "GET", DOCUMENT.one, "One document as it is written")
         .parameter(DOCUMENT.parameter, "path", DOCUMENT.described, &text())
         .answers_text(200, "Its text; ETag is its version", "application/yaml")
-        .answers(404, "There is no such document", &error);
+        .answers(404, "There is no such document", &error)
+        .answers(503, "The source is away, or many requests about rules are under way (`busy`)", &error);
     let both = [RULE, DOCUMENT].map(|what| changes(&what, schemas));
     [list, show].into_iter().chain(both.into_iter().flatten()).collect()
 }
@@ -111,5 +113,9 @@ fn outcome(operation: Operation, changed: &Schema, error: &Schema) -> Operation 
         .answers(409, "The rules are built in, or these are the last ones", error)
         .answers(412, "It has another version, which ETag gives: somebody else has changed it", error)
         .answers(502, "Where the rules come from refuses; the message names the fix", error)
-        .answers(503, "Where the rules come from is away", error)
+        .answers(
+            503,
+            "Where the rules come from is away, or many requests about rules are under way (`busy`)",
+            error,
+        )
 }
