@@ -84,6 +84,21 @@ proptest! {
 }
 
 #[test]
+fn a_forged_time_says_nothing_about_clocks() {
+    let (sealer, opener) = pair();
+    let sealed = sealer.seal(Purpose::Gossip, &[], b"plain", NOW);
+    for time in [0, NOW.as_millis() - 31_000, NOW.as_millis() + 31_000, u64::MAX] {
+        let mut forged = sealed.clone();
+        forged[header::LENGTH - 8..header::LENGTH].copy_from_slice(&time.to_be_bytes());
+        assert_eq!(opener.open(Purpose::Gossip, &[], &forged, NOW), Err(Unopened::Stranger), "{time}");
+    }
+    // An authentic message that is too old leaves nothing behind either.
+    assert_eq!(opener.open(Purpose::Gossip, &[], &sealed, later(31_000)), Err(Unopened::Stale));
+    assert_eq!(opener.sessions(), 0);
+    assert!(opener.open(Purpose::Gossip, &[], &sealed, NOW).is_ok());
+}
+
+#[test]
 fn no_bit_can_be_turned() {
     let (sealer, opener) = pair();
     let sealed = sealer.seal(Purpose::Call, b"bound", b"what one node asks another", NOW);
