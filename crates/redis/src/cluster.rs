@@ -340,6 +340,11 @@ impl Redirect for Cluster {
         });
     }
 
+    fn not_master(&self, waiting: Waiting) {
+        self.doubt.notify_one();
+        self.try_again(waiting);
+    }
+
     fn doubt(&self) {
         self.doubt.notify_one();
     }

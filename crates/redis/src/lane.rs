@@ -188,11 +188,10 @@ impl Lane {
         false
     }
 
+    /// Tells groups that were not sent why.
     fn refuse_all(&self, units: Vec<Unit>, problem: &Problem) {
-        for group in units.into_iter().flatten() {
-            self.master.stats.count_error(problem.failure);
-            group.fail(Outcome::Unavailable(problem.failure));
-        }
+        let groups = units.into_iter().flatten();
+        groups.for_each(|group| self.fail_all(vec![group], Outcome::Unavailable(problem.failure)));
     }
 
     /// Tells every group what the server said. A server that has forgotten the scripts is taught them again, and
@@ -309,11 +308,18 @@ impl Lane {
         self.fail_all(groups, outcome);
     }
 
+    /// Tells groups that they were not decided. Those that only a replica has refused find out who the master is instead, if somebody
+    /// knows: masters change places while calls are on their way.
     fn fail_all(&self, groups: Vec<Waiting>, outcome: Outcome) {
         if let Outcome::Unavailable(failure) | Outcome::Unknown(failure) = outcome {
             self.master.stats.count_error(failure);
         }
-        groups.into_iter().for_each(|group| group.fail(outcome));
+        let redirect =
+            self.master.redirect.upgrade().filter(|_| outcome == Outcome::Unavailable(Failure::Replica));
+        groups.into_iter().for_each(|group| match &redirect {
+            Some(redirect) => redirect.not_master(group),
+            None => group.fail(outcome),
+        });
     }
 
     /// Gives the connection up, and asks whether this is still the master.

@@ -15,6 +15,8 @@ pub(crate) trait Redirect: Send + Sync {
     fn ask(&self, waiting: Waiting, address: &str);
     /// Some keys are here and some there: not for long, or not if it goes alone.
     fn try_again(&self, waiting: Waiting);
+    /// The server is a replica, so that another one has the group's slot, or will have it soon.
+    fn not_master(&self, waiting: Waiting);
     /// What is known about who serves what may be out of date.
     fn doubt(&self);
 }
@@ -33,6 +35,10 @@ impl Redirect for NoRedirect {
 
     fn try_again(&self, waiting: Waiting) {
         waiting.fail(Outcome::Unavailable(Failure::NotReady));
+    }
+
+    fn not_master(&self, waiting: Waiting) {
+        waiting.fail(Outcome::Unavailable(Failure::Replica));
     }
 
     fn doubt(&self) {
