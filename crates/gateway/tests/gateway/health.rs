@@ -9,6 +9,7 @@ use tidegate_testkit::{Backend, Pieces, Port, Scripted};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::client::{Client, answer, head_of, says, until};
 use crate::support::Setup;
@@ -47,17 +48,17 @@ async fn whoever_is_busy_gets_less() {
     );
     let gateway = Setup::by(&routes).start().await;
     let at = gateway.at.listen;
-    let stuck: Vec<_> =
-        (0..2).map(|_| tokio::spawn(async move { Client::http1(at).await.get("/").await.body })).collect();
+    let mut first: JoinSet<_> =
+        (0..2).map(|_| async move { Client::http1(at).await.get("/").await.body }).collect();
     until("one of them is busy", async || (slow.asked() == 1).then_some(())).await;
+    // While the other request is under way, both servers are as busy.
+    assert_eq!(first.join_next().await.unwrap().unwrap(), "fast");
     let mut client = Client::http1(at).await;
     for _ in 0..20 {
         assert_eq!(client.get("/").await.body, "fast");
     }
     open.send(true).unwrap();
-    for stuck in stuck {
-        stuck.await.unwrap();
-    }
+    assert_eq!(first.join_next().await.unwrap().unwrap(), "slow");
     assert_eq!(slow.asked(), 1);
 }
 
