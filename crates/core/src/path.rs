@@ -5,7 +5,8 @@
 //!
 //! Some spellings cannot be settled: back ends disagree on whether `%2F` separates segments, whether `%5C` is a
 //! slash, and how often to decode. Such a path has a second, fully decoded *reading*. A gateway refuses it
-//! ([`Path::is_ambiguous`]); a check applies the rules of both readings.
+//! ([`Path::is_ambiguous`]); a check applies the rules of both readings. So does a gateway with a path that is not UTF-8 once it is
+//! decoded: an overlong `%C0%AF` is a slash to some, and what stands for the unreadable is the same for all such paths to others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -58,9 +59,10 @@ impl<'a> Path<'a> {
         let raw = without_origin(raw);
         let raw = &raw[..raw.find(['?', '#']).unwrap_or(raw.len())];
         let plain = normalise(raw)?;
-        let reading = decode_all(&plain)?;
+        let (reading, is_text) = decode_all(&plain)?;
         let decoded = (reading != plain).then_some(reading);
-        let ambiguous = decoded.is_some() && ["%2F", "%5C", "%25"].iter().any(|code| plain.contains(code));
+        let is_coded = || ["%2F", "%5C", "%25"].iter().any(|code| plain.contains(code));
+        let ambiguous = !is_text || decoded.is_some() && is_coded();
         Ok(Self { plain: Cow::Owned(plain), decoded, ambiguous })
     }
 
@@ -180,8 +182,8 @@ fn normalise(raw: &str) -> Result<String, PathError> {
 /// Decodes a path in normal form until nothing is left to be decoded, however often it was encoded.
 ///
 /// A code that was decoded may be part of another one, so that there are as many layers as bytes at worst. One pass sees to all of
-/// them: each byte is put on a stack, and a code on top of it is replaced by what it stands for.
-fn decode_all(plain: &str) -> Result<String, PathError> {
+/// them: each byte is put on a stack, and a code on top of it is replaced by what it stands for. Also says whether that is UTF-8.
+fn decode_all(plain: &str) -> Result<(String, bool), PathError> {
     let mut bytes: Vec<u8> = Vec::with_capacity(plain.len());
     for &byte in plain.as_bytes() {
         bytes.push(byte);
@@ -192,6 +194,7 @@ fn decode_all(plain: &str) -> Result<String, PathError> {
             bytes.push(code);
         }
     }
+    let is_text = std::str::from_utf8(&bytes).is_ok();
     let mut out: Vec<u8> = Vec::with_capacity(bytes.len() + 1);
     out.push(b'/');
     for byte in bytes {
@@ -202,7 +205,7 @@ fn decode_all(plain: &str) -> Result<String, PathError> {
             byte => encode(&mut out, byte),
         }
     }
-    Ok(finish(out))
+    Ok((finish(out), is_text))
 }
 
 /// Drops the trailing slash.
@@ -315,6 +318,25 @@ mod tests {
         assert!(Path::parse("/a%252Fb").unwrap().is_ambiguous());
         assert!(!Path::parse("/a%3Ab").unwrap().is_ambiguous());
         assert_eq!(Path::parse("/a%2Fb").unwrap().identity(), "/a/b");
+    }
+
+    /// Overlong, cut off, a surrogate, and another encoding altogether.
+    #[test]
+    fn what_is_not_utf_8_is_ambiguous() {
+        for raw in [
+            "/a%C0%AFb",
+            "/a%c0%ae%c0%ae/b",
+            "/a%E0%80%AF",
+            "/a%E2%82",
+            "/%ED%A0%80",
+            "/caf%E9",
+            "/a%25C0%25AFb",
+        ] {
+            assert!(Path::parse(raw).unwrap().is_ambiguous(), "{raw}");
+        }
+        for raw in ["/caf%C3%A9", "/caf\u{e9}", "/%E2%82%AC", "/100%25", "/%F0%9F%8C%8A"] {
+            assert!(!Path::parse(raw).unwrap().is_ambiguous(), "{raw}");
+        }
     }
 
     #[test]

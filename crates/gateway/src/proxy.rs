@@ -36,7 +36,7 @@ use crate::identity::{ClientName, Identify, Peer, Who};
 use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
 use crate::spans;
-use crate::target::Target;
+use crate::target::{self, Target};
 
 /// The answer to a request, once there is one.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<Answer>> + Send>>;
@@ -154,6 +154,7 @@ impl Proxy {
         record: &mut Option<Box<Record>>,
     ) -> Result<Response<Answer>, Own<'_>> {
         let peer = &connection.peer;
+        target::merge_lengths(&mut head.headers);
         self.read_once(peer, &mut head.headers)?;
         let target = Target::read(&head)?;
         let who = self.identify.who(peer, &head)?;

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Version};
@@ -52,16 +52,21 @@ impl<'h> Target<'h> {
         if head.uri.path() == "*" {
             return Err(Own::bad_request("invalid_path", "`*` is nobody's path; ask for one, such as /"));
         }
-        if let Some(scheme) = head.uri.scheme_str()
-            && !["http", "https"].contains(&scheme)
-        {
-            return Err(Own::bad_request("invalid_target", "only http and https are served here"));
+        match (head.uri.scheme_str(), head.uri.authority()) {
+            (None, Some(_)) => {
+                let message = "a host alone is what CONNECT asks for; ask for a path, such as /";
+                return Err(Own::bad_request("invalid_target", message).close());
+            }
+            (Some(scheme), _) if !["http", "https"].contains(&scheme) => {
+                return Err(Own::bad_request("invalid_target", "only http and https are served here"));
+            }
+            _ => {}
         }
         framing(head)?;
         let host = host(head)?;
         let path = Path::parse(head.uri.path()).map_err(|error| no_path(&error))?;
         if path.is_ambiguous() || has_dots_with_parameters(path.as_str()) {
-            let message = "the path has a slash or backslash that is encoded, is encoded twice, or has dots with parameters, which back ends read differently; send it plain";
+            let message = "the path has a slash or backslash that is encoded, is encoded twice, is not UTF-8, or has dots with parameters, which back ends read differently; send it plain";
             return Err(Own::bad_request("ambiguous_path", message));
         }
         Ok(Self { path, host })
@@ -128,9 +133,40 @@ fn has_dots_with_parameters(path: &str) -> bool {
     })
 }
 
+/// Keeps one of the lines that say a request's length, if all say the same: HTTP/1 requests may arrive with several (RFC 9112, 6.3), but
+/// none leaves so.
+pub(crate) fn merge_lengths(headers: &mut HeaderMap) {
+    // Most requests have no header twice.
+    if headers.len() == headers.keys_len() {
+        return;
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    if let Some(first) = lengths.next().cloned()
+        && lengths.all(|other| *other == first)
+    {
+        headers.insert(CONTENT_LENGTH, first);
+    }
+}
+
+/// The largest length that every back end can count to.
+const MAX_LENGTH: &[u8] = b"9223372036854775807";
+
+/// Whether a length is written in the one way that nobody reads differently: no sign, no zeros before it, and not too long.
+fn is_length(value: &[u8]) -> bool {
+    let in_range = value.len() < MAX_LENGTH.len() || value.len() == MAX_LENGTH.len() && value <= MAX_LENGTH;
+    let plain = value == b"0" || value.first().is_some_and(|first| *first != b'0');
+    plain && in_range && value.iter().all(u8::is_ascii_digit)
+}
+
 /// A body comes in chunks or has a length. Whatever else was done to it, whoever is next would have to know; what is said
 /// twice may be heard once. Nothing on such a connection can be relied on to be a request.
 fn framing(head: &Parts) -> Result<(), Own<'static>> {
+    let mut lengths = head.headers.get_all(CONTENT_LENGTH).iter();
+    let is_plain = |length: &HeaderValue| is_length(length.as_bytes());
+    if !lengths.next().is_none_or(is_plain) || lengths.next().is_some() {
+        let message = "`Content-Length` is there with different values, or is not plainly a number of bytes; send it once, such as 5";
+        return Err(Own::bad_request("invalid_framing", message).close());
+    }
     let mut codings = head.headers.get_all(TRANSFER_ENCODING).iter();
     let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
     if codings.next().is_none_or(is_plain) && codings.next().is_none() {
@@ -249,6 +285,13 @@ mod tests {
             ("/a%00", "invalid_path"),
             ("/a%", "invalid_path"),
             ("*", "invalid_path"),
+            ("/a%C0%AFb", "ambiguous_path"),
+            ("/a%c0%ae%c0%ae/b", "ambiguous_path"),
+            ("/a%E0%80%AFb", "ambiguous_path"),
+            ("/caf%E9", "ambiguous_path"),
+            ("/%ED%A0%80", "ambiguous_path"),
+            ("other.example:80", "invalid_target"),
+            ("other.example", "invalid_target"),
             ("ftp://a.example/", "invalid_target"),
         ] {
             assert_eq!(forwarded(sent), Err(error), "{sent}");
@@ -273,6 +316,28 @@ mod tests {
         ] {
             assert_eq!(read(codings), Err("invalid_framing"), "{codings:?}");
         }
+    }
+
+    #[test]
+    fn a_length_is_written_in_one_way() {
+        let read = |lengths: &[&str]| {
+            let headers: Vec<_> = lengths.iter().map(|length| ("content-length", *length)).collect();
+            let mut head = head("/", &[&[("host", "a.example")], &headers[..]].concat());
+            merge_lengths(&mut head.headers);
+            Target::read(&head).map_err(|own| own.error)?;
+            Ok(head.headers.get_all(CONTENT_LENGTH).iter().count())
+        };
+        for lengths in [&["0"][..], &["5"], &["10"], &["9223372036854775807"], &["5", "5", "5"]] {
+            assert_eq!(read(lengths), Ok(1), "{lengths:?}");
+        }
+        for length in
+            ["", "05", "00", "+5", "-5", "5 ", "5, 5", "5;5", "0x5", "5.0", "\u{b2}", "9223372036854775808"]
+        {
+            assert_eq!(read(&[length]), Err("invalid_framing"), "{length}");
+        }
+        assert_eq!(read(&["18446744073709551616"]), Err("invalid_framing"));
+        assert_eq!(read(&["5", "6"]), Err("invalid_framing"));
+        assert_eq!(read(&["5", "05"]), Err("invalid_framing"));
     }
 
     #[test]

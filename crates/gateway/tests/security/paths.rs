@@ -76,7 +76,7 @@ async fn every_spelling_is_read_in_one_way() {
         ("/x/%7e%41", Ok("/x/~A")),
         ("/caf\u{e9}", Ok("/caf%C3%A9")),
         ("/%ef%bc%8fadmin", Ok("/%EF%BC%8Fadmin")),
-        ("/%c0%afadmin", Ok("/%C0%AFadmin")),
+        ("/%c0%afadmin", Err(400)),
         ("http://other.example/x?y", Ok("/x?y")),
         ("http://other.example", Ok("/")),
         ("http://other.example?y", Ok("/?y")),
@@ -84,6 +84,20 @@ async fn every_spelling_is_read_in_one_way() {
         let got = asked(&gateway, target).await;
         assert_eq!(got.as_deref(), expected.as_deref(), "{target}");
     }
+}
+
+/// Bytes that are not UTF-8 need not be encoded to be read in several ways.
+#[tokio::test]
+async fn a_path_is_utf_8() {
+    let backend = Backend::start();
+    let gateway = Setup::to(&[backend.address()]).rules(BLOCKED).start().await;
+    for path in
+        [&b"/caf\xe9"[..], b"/\xc0\xafadmin", b"/x\xff", b"/%c0\xafadmin", b"/caf%e9", b"/%e0%80%afadmin"]
+    {
+        let line = [b"GET ", path, b" HTTP/1.1\r\nhost: api.example\r\n\r\n"].concat();
+        assert_eq!(ask(gateway.at.listen, line).await.unwrap().status, 400, "{path:?}");
+    }
+    assert_eq!(backend.requests(), 0);
 }
 
 /// The request line has the last word on the host, and the back end hears of no other.

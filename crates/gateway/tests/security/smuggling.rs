@@ -4,6 +4,7 @@ use std::fs;
 
 use tidegate_testkit::{Backend, ReverseProxy};
 
+use crate::frames::{DATA, Duplex, END_HEADERS, END_STREAM, HEADERS, Outcome, block, fields, frame};
 use crate::support::{DEADLINE, Running, Setup};
 use crate::wire::{Wire, get};
 
@@ -91,6 +92,14 @@ const CASES: &[(&str, Expected, &str)] = &[
     ("a fraction", Refused, "content-length: 5.0\r\n\r\nhelloSMUGGLED"),
     ("a length beyond all numbers", Refused, "content-length: 18446744073709551616\r\n\r\nSMUGGLED"),
     ("a length that is nearly one", Refused, "content-length: 18446744073709551615\r\n\r\nSMUGGLED"),
+    ("a length with a zero before it", Refused, "content-length: 060\r\n\r\nSMUGGLED"),
+    ("the same length in two ways", Refused, "content-length: 060\r\ncontent-length: 60\r\n\r\nSMUGGLED"),
+    (
+        "the same length in another way",
+        Plain,
+        "content-length: LENGTH\r\ncontent-length: 0LENGTH\r\n\r\nSMUGGLED",
+    ),
+    ("a length that is negative to some", Refused, "content-length: 9223372036854775808\r\n\r\nSMUGGLED"),
     ("a negative chunk", Broken, "transfer-encoding: chunked\r\n\r\n-1\r\n\r\nSMUGGLED"),
     ("a chunk with a plus", Broken, "transfer-encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\nSMUGGLED"),
     ("a chunk with a prefix", Broken, "transfer-encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\nSMUGGLED"),
@@ -298,6 +307,10 @@ async fn first_lines_are_read_in_one_way() {
         "G\u{e9}T /a HTTP/1.1",
         "GET: /a HTTP/1.1",
         "GET a/b HTTP/1.1",
+        "GET api.example HTTP/1.1",
+        "GET api.example:80 HTTP/1.1",
+        "POST api.example:80 HTTP/1.1",
+        "OPTIONS api.example HTTP/1.1",
     ] {
         let mut wire = Wire::to(gateway.at.listen).await;
         wire.send(format!("{first}\r\nhost: api.example\r\n\r\n{}", get("/after"))).await;
@@ -307,18 +320,69 @@ async fn first_lines_are_read_in_one_way() {
     }
 }
 
-/// Line ends without CR may be taken for line ends (RFC 9112, 2.2), if then everybody does: what is sent on has none.
+/// Line ends without CR are taken for line ends (RFC 9112, 2.2) wherever they are, and what is sent on has none: nobody behind the
+/// gateway gets to read them in another way.
 #[tokio::test]
 async fn bare_line_feeds_are_not_passed_on() {
     let hostile =
         crate::hostile::Hostile::says("HTTP/1.1 204 No Content\r\n\r\n", crate::hostile::Then::Listen).await;
     let gateway = Setup::to(&[hostile.address]).start().await;
     let mut wire = Wire::to(gateway.at.listen).await;
-    let answer = wire.ask("GET /first HTTP/1.1\nhost: a\nx-a: b\n\n").await;
-    assert!(answer.is_none_or(|answer| [204, 400].contains(&answer.status)));
+    for (heads, request) in [
+        (1, "GET /first HTTP/1.1\nhost: a\nx-a: b\n\n"),
+        (2, "GET /first HTTP/1.1\r\nhost: a\r\nx-a: b\nx-c: d\r\n\r\n"),
+        (3, "GET /first HTTP/1.1\nhost: a\r\n\n"),
+    ] {
+        assert_eq!(wire.ask(request).await.unwrap().status, 204, "{request:?}");
+        assert_eq!(hostile.heads(), heads);
+    }
     let heard = hostile.heard();
     assert!(!heard.replace("\r\n", "").contains(['\r', '\n']), "{heard:?}");
-    assert!(hostile.heads() <= 1);
+    assert!(heard.contains("\r\nx-a: b\r\nx-c: d\r\n"), "a line of its own, as it was read: {heard:?}");
+    // What follows a head that ends so is its body or the next request, as if it had ended with CRLF.
+    let smuggled = "POST /first HTTP/1.1\r\nhost: a\r\nx-a: b\ncontent-length: 5\r\n\r\nhello";
+    assert_eq!(wire.ask(smuggled).await.unwrap().status, 204);
+    crate::slow::wait_for("its body has come", || hostile.heard().ends_with("\r\n\r\nhello")).await;
+}
+
+/// What HTTP/2 says several times, HTTP/1.1 says once.
+#[tokio::test]
+async fn one_length_is_passed_on() {
+    let hostile =
+        crate::hostile::Hostile::says("HTTP/1.1 204 No Content\r\n\r\n", crate::hostile::Then::Close).await;
+    let gateway = Setup::to(&[hostile.address]).start().await;
+    let twice =
+        "POST /x HTTP/1.1\r\nhost: api.example\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\nhello";
+    assert_eq!(crate::wire::ask(gateway.at.listen, twice).await.unwrap().status, 204);
+    for (lengths, expected) in [
+        (&["5"][..], Some(204)),
+        (&["5", "5"], Some(204)),
+        (&["05"], Some(400)),
+        (&["5", "05"], Some(400)),
+        (&["9223372036854775808"], Some(400)),
+        (&["+5"], None),
+        (&["5", "6"], None),
+    ] {
+        let mut duplex = Duplex::to(gateway.at.listen, &[]).await;
+        let more: Vec<_> = lengths.iter().map(|length| ("content-length", length.as_bytes())).collect();
+        duplex.send(&frame(HEADERS, END_HEADERS, 1, &block(&fields("POST", "/x", &more)))).await;
+        if expected == Some(204) {
+            duplex.send(&frame(DATA, END_STREAM, 1, b"hello")).await;
+        }
+        let outcome = duplex.outcome(1).await;
+        match expected {
+            Some(status) => {
+                assert!(
+                    matches!(outcome, Outcome::Answered(Some(known), _) if known == status),
+                    "{lengths:?}: {outcome:?}"
+                );
+            }
+            None => assert!(matches!(outcome, Outcome::Reset | Outcome::Gone), "{lengths:?}: {outcome:?}"),
+        }
+    }
+    let heard = hostile.heard();
+    assert_eq!(heard.matches("content-length: 5\r\n").count(), 3, "{heard}");
+    assert_eq!(heard.matches("content-length").count(), 3, "{heard}");
 }
 
 /// Whoever sends no body after all gets no other client's connection into disorder.
