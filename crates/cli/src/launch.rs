@@ -34,6 +34,7 @@ pub(crate) fn run(settings: &Settings, serve: impl AsyncFnOnce(&Telemetry) -> Ou
     let outcome = runtime.block_on(async {
         let telemetry = Telemetry::start(settings)?;
         settings.threads.warn_if_too_many();
+        settings.secret_files.warn();
         // Ends with the runtime.
         tokio::spawn(settings.threads.watch());
         let outcome = serve(&telemetry).await;

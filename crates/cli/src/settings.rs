@@ -1,6 +1,7 @@
 //! What the options mean, taken together.
 
 mod gateway;
+mod secret_files;
 mod threads;
 
 use std::fs;
@@ -29,6 +30,7 @@ use crate::store::Store;
 use crate::telemetry::TraceSettings;
 
 pub(crate) use gateway::GatewaySettings;
+pub(crate) use secret_files::SecretFiles;
 pub(crate) use threads::Threads;
 
 /// How to serve.
@@ -52,6 +54,7 @@ pub(crate) struct Settings {
     pub(crate) traces: Option<TraceSettings>,
     /// Number of threads that serve requests.
     pub(crate) threads: Threads,
+    pub(crate) secret_files: SecretFiles,
 }
 
 impl Settings {
@@ -64,6 +67,7 @@ impl Settings {
 
     /// What is common to all that serve. `decisions` are those of the decision service, if it is one.
     fn resolve(options: Options, decisions: DecisionOptions) -> Result<Self, Failure> {
+        let mut secret_files = secret_files(&options, &decisions);
         let token = match (options.token, &options.token_file) {
             (Some(_), Some(_)) => {
                 return Err(Failure::Usage(
@@ -163,6 +167,8 @@ impl Settings {
             log: default.log,
             clock: default.clock,
         };
+        let tiers = options.tiers.as_deref().map(tiers).transpose()?;
+        secret_files.add("the key in --tiers", tiers.as_ref().and_then(PostgresUrl::key_file));
         let store = options.store.unwrap_or(Store::Memory);
         let together = Together::new(
             options.cluster,
@@ -186,14 +192,29 @@ impl Settings {
             nodes_unsaid: options.nodes.is_none() && together.is_none(),
             together,
             breaker: options.breaker.unwrap_or_default(),
-            tiers: options.tiers.as_deref().map(tiers).transpose()?,
+            tiers,
             tier_options,
             log: options.log.unwrap_or_default(),
             log_level: options.log_level.unwrap_or_default().into(),
             traces,
             threads: Threads::new(options.threads)?,
+            secret_files,
         })
     }
+}
+
+/// Returns the files with secrets that these options name.
+fn secret_files(options: &Options, decisions: &DecisionOptions) -> SecretFiles {
+    let mut files = SecretFiles::default();
+    files.add("--token-file", options.token_file.as_deref());
+    files.add("--admin-tokens", options.admin_tokens.as_deref());
+    files.add("--cluster-secret", options.cluster_secret.as_deref());
+    files.add("--alert-webhook-key-file", options.alert_webhook_key_file.as_deref());
+    files.add("--grpc-tls-key", decisions.grpc_tls_key.as_deref());
+    files.add("the key in --store", options.store.as_ref().and_then(Store::key_file));
+    files.add("the key in --rules", options.rules.as_ref().and_then(RulesSource::key_file));
+    files.add("the key in --rules-primary", options.rules_primary.as_ref().and_then(Primary::key_file));
+    files
 }
 
 /// Joins what the command line, the environment and the configuration file say, the first to say it counting.

@@ -1,7 +1,7 @@
 //! Where rules come from, as an option says it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -29,6 +29,13 @@ pub(crate) enum RulesSource {
 #[derive(Clone, Debug)]
 pub(crate) struct Primary(PostgresUrl);
 
+impl Primary {
+    /// Returns the file with the key that we show to it, if there is one.
+    pub(crate) fn key_file(&self) -> Option<&Path> {
+        self.0.key_file()
+    }
+}
+
 impl FromStr for Primary {
     type Err = String;
 
@@ -41,6 +48,15 @@ impl RulesSource {
     /// The rules, as they are and as they change. Changes of our own go to the primary, if one is given.
     pub(crate) fn feed(&self, primary: Option<&Primary>) -> RulesFeed {
         RulesFeed::watch(self.source()).with_book(self.book(primary))
+    }
+
+    /// Returns the file with the key that we show to the source, if there is one.
+    pub(crate) fn key_file(&self) -> Option<&Path> {
+        match self {
+            Self::File(_) | Self::Zookeeper(_) => None,
+            Self::Etcd(url) => url.key_file(),
+            Self::Postgres(url) => url.key_file(),
+        }
     }
 
     /// The documents, as they are and as they change.

@@ -1,6 +1,7 @@
 //! Where counters are kept, as an URL says it.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use tidegate::redis::{RedisUrl, UrlError};
@@ -12,6 +13,16 @@ pub(crate) enum Store {
     Memory,
     /// In Redis, shared with other nodes.
     Redis(Box<RedisUrl>),
+}
+
+impl Store {
+    /// Returns the file with the key that we show to the store, if there is one.
+    pub(crate) fn key_file(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::Redis(url) => url.tls.as_ref()?.key.as_deref(),
+        }
+    }
 }
 
 impl FromStr for Store {

@@ -56,7 +56,10 @@ impl GatewaySettings {
 
     fn resolve(options: GatewayOptions) -> Result<Self, Failure> {
         let GatewayOptions { mut proxy, common } = options;
-        let node = Settings::resolve(common, DecisionOptions::default())?;
+        let mut node = Settings::resolve(common, DecisionOptions::default())?;
+        node.secret_files.add("--tls-key", proxy.tls_key.as_deref());
+        node.secret_files.add("--jwt-secret-file", proxy.jwt_secret_file.as_deref());
+        node.secret_files.add("--api-keys", proxy.api_keys.as_deref());
         let to = destination(&mut proxy)?;
         let gateway = gateway(proxy, &node.config)?;
         Ok(Self { node, gateway, to })

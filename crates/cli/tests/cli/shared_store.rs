@@ -75,6 +75,39 @@ fn a_store_that_dies_is_no_reason_to_go_down() {
     assert_eq!(open["status"], "enforced", "{open}");
 }
 
+#[cfg(unix)]
+#[test]
+fn secrets_that_others_can_read_are_named_at_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str, mode| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let exposed = file("token", "0123456789abcdef0123456789abcdef", 0o640);
+    let own = file("cluster.secret", "0123456789abcdef0123456789abcdef0123456789ab", 0o600);
+    let redis = Redis::start();
+    let server = Server::start(&[
+        "--token-file",
+        &exposed,
+        "--cluster",
+        "127.0.0.1:0",
+        "--cluster-secret",
+        &own,
+        "--store",
+        &redis.url(),
+    ]);
+    let log = server.end();
+    let warnings: Vec<_> = log.lines().filter(|line| line.contains("can be read by")).collect();
+    let [warning] = warnings[..] else { panic!("one file is exposed: {log}") };
+    for part in ["--token-file", "0640", &format!("chmod 600 {exposed}")] {
+        assert!(warning.contains(part), "{part} in {warning}");
+    }
+}
+
 #[test]
 fn ping_and_stats_tell_what_is_there() {
     let redis = Redis::start();

@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::{Authority, PathAndQuery};
 use tidegate_core::Span;
+use tidegate_server::warn_if_exposed;
 
 use super::document::{Health, PassiveEntry, ServerEntry, TextOr, Tls, Upstream};
 use crate::upstream::{
@@ -223,7 +225,10 @@ fn passive(wrong: &mut Wrong, entry: Option<&TextOr<PassiveEntry>>) -> Option<Pa
 
 fn tls(wrong: &mut Wrong, entry: &Tls) -> TlsFiles {
     let identity = match (&entry.certificate, &entry.key) {
-        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (Some(certificate), Some(key)) => {
+            warn_if_exposed("the key of an upstream's `tls`", Path::new(key));
+            Some((certificate.into(), key.into()))
+        }
         (None, None) => None,
         (Some(_), None) => {
             wrong.add("tls: a certificate without its key; give `key: FILE`");

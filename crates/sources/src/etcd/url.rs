@@ -1,7 +1,7 @@
 //! Where etcd is, as one line of text says it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::authority::{address, decode, login_of};
@@ -98,6 +98,11 @@ fn parse(text: &str) -> Result<EtcdUrl, String> {
 }
 
 impl EtcdUrl {
+    /// Returns the file with the key to our own certificate, if there is one.
+    pub fn key_file(&self) -> Option<&Path> {
+        self.tls.as_ref()?.key.as_deref()
+    }
+
     fn set(&mut self, name: &str, file: PathBuf) -> Result<(), String> {
         if !["ca", "cert", "key"].contains(&name) {
             return Err(format!("there is no parameter `{name}`, only ca, cert and key"));

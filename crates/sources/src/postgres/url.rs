@@ -1,7 +1,7 @@
 //! Where PostgreSQL is, as one line of text says it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use sqlx::postgres::PgSslMode;
@@ -130,6 +130,11 @@ fn ssl_mode(text: &str) -> Result<PgSslMode, String> {
 }
 
 impl PostgresUrl {
+    /// Returns the file with the key to our own certificate, if there is one.
+    pub fn key_file(&self) -> Option<&Path> {
+        self.ssl_key.as_deref()
+    }
+
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
             "sslmode" => self.ssl_mode = ssl_mode(&value)?,
