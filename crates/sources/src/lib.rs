@@ -25,6 +25,7 @@ mod etcd;
 mod file;
 mod following;
 mod mend;
+mod name;
 mod one_at_a_time;
 mod postgres;
 mod pulse;

@@ -256,3 +256,25 @@ async fn a_node_that_starts_with_a_bad_rule_finds_its_last_good_version_in_the_s
     assert_eq!(mended.status, 200, "{mended:?}");
     eventually("ready", async || lacking.admin("/readyz").await.status == 200).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_with_control_characters_are_refused() {
+    let (server, folder) = with_file(TEXT).await;
+    let asked = [
+        ("PUT", "/v1/documents/a%0Ab.yaml"),
+        ("GET", "/v1/documents/a%1B%5B2J.yaml"),
+        ("DELETE", "/v1/documents/%7F"),
+        ("GET", "/v1/documents/%00/history"),
+        ("DELETE", "/v1/documents/a%C2%9B31m"),
+    ];
+    for (method, path) in asked {
+        let refused = server.change(method, path, &rule("each", 5), &[]).await;
+        let body = refused.json();
+        assert_eq!(refused.status, 422, "{method} {path}: {body}");
+        assert!(
+            body["message"].as_str().unwrap().contains("has control characters"),
+            "{method} {path}: {body}"
+        );
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("rules.yaml")).unwrap(), TEXT);
+}

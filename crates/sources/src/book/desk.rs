@@ -10,6 +10,7 @@ use tidegate_rules::{
 use super::{BookError, Entry, Guard, Listing, Plan, Step};
 use crate::archive::{Action, Contents, NewRecord, RuleArchive, Subject, Write};
 use crate::mend::{Aside, Mended};
+use crate::name;
 
 /// How often one document is changed at once: each rule means reading all of it again.
 const MAX_EDITS: usize = 1000;
@@ -129,6 +130,7 @@ impl Desk {
     pub(super) fn full_name(&self, subject: Subject) -> Result<Subject, BookError> {
         match subject {
             Subject::Document(name) if self.named(&name).is_none() => {
+                name::check(&name).map_err(BookError::Name)?;
                 self.archive.place_of_document(&name).map(Subject::Document).map_err(BookError::Name)
             }
             known => Ok(known),
@@ -456,6 +458,18 @@ mod tests {
                 let (few, many) = (allocations(100), allocations(1_000));
                 assert!(many <= 11 * few, "{name}: {few} allocations for 100 rules, {many} for 1000");
             }
+        }
+    }
+
+    #[test]
+    fn names_with_control_characters_are_refused() {
+        let desk = a_file_each(1);
+        for name in ["a\u{1b}[2J.yaml", "r\n0", "\u{9b}"] {
+            let refused = desk.get(&Subject::Document(name.to_owned())).unwrap_err().to_string();
+            assert!(
+                refused.contains("has control characters") && !refused.contains(char::is_control),
+                "{refused}"
+            );
         }
     }
 

@@ -110,10 +110,9 @@ impl Keys {
 
     /// All documents, be they none.
     pub(super) fn all(&self) -> Vec<StoredText> {
-        let document = |(key, value): (&Vec<u8>, &Value)| StoredText {
-            name: String::from_utf8_lossy(key).into_owned(),
-            text: value.text.clone(),
-            version: u64::try_from(value.revision).unwrap_or_default(),
+        let document = |(key, value): (&Vec<u8>, &Value)| {
+            let name = String::from_utf8_lossy(key).into_owned();
+            StoredText::stored(name, u64::try_from(value.revision).unwrap_or_default(), value.text.clone())
         };
         self.values.iter().map(document).collect()
     }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use siphasher::sip::SipHasher13;
 use tidegate_rules::decode;
 
-use crate::StoredText;
+use crate::{StoredText, name};
 
 /// The most that all files together may hold; a hundred thousand rules take about 20 MiB.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -154,6 +154,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<StoredText>, String> {
 
 fn read_one(file: &Path, at_most: u64) -> Result<(String, String), String> {
     let name = file.display().to_string();
+    name::check(&name)?;
     let metadata = fs::metadata(file).map_err(|error| explain(file, &error))?;
     if !metadata.is_file() {
         // Opening a pipe would wait for somebody to write into it.

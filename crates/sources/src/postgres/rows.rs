@@ -83,7 +83,7 @@ pub(super) fn too_long(name: &str) -> String {
 
 fn document(name: String, version: i64, text: Option<String>) -> StoredText {
     let text = text.ok_or_else(|| too_long(&name));
-    StoredText { name, text, version: u64::try_from(version).unwrap_or_default() }
+    StoredText::stored(name, u64::try_from(version).unwrap_or_default(), text)
 }
 
 /// The version, which is there unless somebody has removed it.

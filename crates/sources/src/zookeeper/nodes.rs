@@ -158,10 +158,8 @@ impl Nodes {
         let own = self.own.iter().filter(|node| node.text.as_ref() != Ok(&String::new()));
         let own = own.map(|node| (self.path.clone(), node));
         let children = self.children.iter().map(|(name, node)| (self.path_of(name), node));
-        let document = |(name, node): (String, &Node)| StoredText {
-            name,
-            text: node.text.clone(),
-            version: version_of(node.mzxid),
+        let document = |(name, node): (String, &Node)| {
+            StoredText::stored(name, version_of(node.mzxid), node.text.clone())
         };
         own.chain(children).map(document).collect()
     }

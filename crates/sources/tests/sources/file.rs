@@ -250,6 +250,17 @@ async fn an_empty_folder_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_name_with_control_characters_is_refused() {
+    let write = |folder: &Path| {
+        fs::write(folder.join("good.yaml"), "a").unwrap();
+        fs::write(folder.join("b\u{1b}[2J\n.yaml"), "b").unwrap();
+    };
+    let mut scene = Scene::new(".", write);
+    let why = scene.failed().await;
+    assert!(why.contains("b\\u{1b}[2J\\n.yaml` has control characters"), "{why}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_says_why() {
     let mut scene = Scene::new("rules.yaml", |folder| {
         fs::write(folder.join("rules.yaml"), b"rules:\n  - \xff").unwrap();
