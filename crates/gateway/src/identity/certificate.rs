@@ -15,7 +15,8 @@ pub struct CertificateError;
 
 /// The names in a certificate, read once per connection. Whoever verified the certificate vouches for them.
 ///
-/// Names that could be mistaken for others are left out: with control characters, or spaces around them.
+/// Names that could be mistaken for others are left out: with control characters, spaces around them, or beside another of
+/// their kind in the subject, where readers differ about which of them counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientName {
     common_name: Option<Arc<str>>,
@@ -27,7 +28,7 @@ pub struct ClientName {
 }
 
 impl ClientName {
-    /// Reads a certificate that has been verified. Of several names of a kind, the first counts.
+    /// Reads a certificate that has been verified. Of several alternative names of a kind, the first counts.
     pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
         let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError)?;
         if !rest.is_empty() {
@@ -51,9 +52,9 @@ impl ClientName {
 
     fn of_subject(subject: &X509Name<'_>) -> Self {
         Self {
-            common_name: first(subject.iter_common_name()),
-            organization: first(subject.iter_organization()),
-            organizational_unit: first(subject.iter_organizational_unit()),
+            common_name: only(subject.iter_common_name()),
+            organization: only(subject.iter_organization()),
+            organizational_unit: only(subject.iter_organizational_unit()),
             ..Self::default()
         }
     }
@@ -77,13 +78,15 @@ impl ClientName {
     }
 }
 
-fn first<'n>(mut names: impl Iterator<Item = &'n AttributeTypeAndValue<'n>>) -> Option<Arc<str>> {
-    names.find_map(|name| name.as_str().ok().filter(|text| is_name(text))).map(Arc::from)
+/// Returns the name of a kind if there is one, and no other.
+fn only<'n>(mut names: impl Iterator<Item = &'n AttributeTypeAndValue<'n>>) -> Option<Arc<str>> {
+    let name = names.next().filter(|_| names.next().is_none())?;
+    name.as_str().ok().filter(|text| is_name(text)).map(Arc::from)
 }
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
     use super::*;
 
@@ -129,6 +132,21 @@ mod tests {
         for odd in ["", " alice", "alice\0.example.com", "a\nb", &"a".repeat(1_025)] {
             let names = ClientName::from_der(&certificate(odd, Vec::new())).unwrap();
             assert_eq!(names.user(config), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn two_names_of_a_kind_in_the_subject_are_none() {
+        for (kind, number) in
+            [(DnType::CommonName, 3), (DnType::OrganizationName, 10), (DnType::OrganizationalUnitName, 11)]
+        {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            // The same kind by its number, which keeps both of them.
+            params.distinguished_name.push(kind, "alice");
+            params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, number]), "admin");
+            let der = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
+            assert_eq!(ClientName::from_der(&der), Ok(ClientName::default()), "2.5.4.{number}");
         }
     }
 
