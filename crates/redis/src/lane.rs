@@ -311,6 +311,10 @@ impl Lane {
     /// Tells groups that they were not decided. Those that only a replica has refused find out who the master is instead, if somebody
     /// knows: masters change places while calls are on their way.
     fn fail_all(&self, groups: Vec<Waiting>, outcome: Outcome) {
+        // What failed for nobody is no failure.
+        if groups.is_empty() {
+            return;
+        }
         if let Outcome::Unavailable(failure) | Outcome::Unknown(failure) = outcome {
             self.master.stats.count_error(failure);
         }

@@ -74,6 +74,8 @@ pub(crate) fn classify(error: &RedisError) -> Failure {
     }
     match error.kind() {
         ErrorKind::AuthenticationFailed => Failure::Credentials,
+        // Cut off within a reply: what came of it was Redis.
+        ErrorKind::Parse if mentions(error, &["end of input"]) => Failure::Connection,
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => {
             Failure::NotAStore
         }

@@ -97,6 +97,27 @@ async fn a_store_that_never_answers_keeps_nobody_beyond_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn takes_that_are_sent_twice_and_slow_servers_are_no_foreign_ones() {
+    let proxied = Proxied::start().await;
+    let plain = take("held", "alice", yearly(), 1);
+    let hold = Operation { action: Action::Hold { id: HoldId([1, 2]), ttl: YEAR }, ..plain };
+    // The short script leaves counters that are held by somebody to the long one.
+    for op in [hold, plain, plain] {
+        let outcomes = attempt(&*proxied.store, &[op], PATIENT).await;
+        assert!(matches!(outcomes[..], [Outcome::Verdict(_)]), "{outcomes:?}");
+    }
+    let errors =
+        || proxied.store.shards()[0].stats.errors().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
+    assert_eq!(errors(), []);
+
+    proxied.proxy.set_delay(SHORT * 2);
+    let outcomes = attempt(&*proxied.store, &[plain], SHORT).await;
+    assert!(is_undecided(&outcomes[0], &[Failure::Deadline]), "{outcomes:?}");
+    wait::until("the delay is counted", SOON, || (!errors().is_empty()).then_some(()));
+    assert!(errors().iter().all(|(kind, _)| *kind == Failure::Deadline), "{:?}", errors());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_done_but_never_confirmed_is_unknown() {
     let proxied = Proxied::start().await;
     proxied.proxy.drop_replies();

@@ -101,6 +101,12 @@ async fn what_is_no_redis_is_told_as_such() {
         client.write_all(&said[..count]).ok();
     });
     check(&format!("redis://{echo}"), Failure::NotAStore, &["does not speak the Redis protocol"]).await;
+    let cut_off = serve(|client| {
+        client.read_exact(&mut [0]).ok();
+        client.write_all(b"$100\r\nonly a part of it").ok();
+        client.shutdown(std::net::Shutdown::Both).ok();
+    });
+    check(&format!("redis://{cut_off}"), Failure::Connection, &["input"]).await;
     let silent = serve(|_| {});
     check(&format!("redis://{silent}"), Failure::Connection, &["does not answer"]).await;
     let closes = serve(|client| drop(client.shutdown(std::net::Shutdown::Both)));
