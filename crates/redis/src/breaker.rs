@@ -7,10 +7,15 @@ use parking_lot::Mutex;
 use tidegate_store::deadline::watch;
 use tidegate_store::{Breaker, BreakerSettings, BreakerState, Failure, Jitter, Permit};
 
+use crate::breaker_log::{BreakerLog, Notice};
+
 /// A breaker, or none.
 #[derive(Debug)]
 pub(crate) struct Guarded {
+    /// The server, as the log names it.
+    name: String,
     breaker: Option<Mutex<Breaker>>,
+    log: Mutex<BreakerLog>,
     /// Moments in a call after which it matters that there is no answer yet.
     marks: Vec<Duration>,
     jitter: Jitter,
@@ -19,11 +24,13 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    pub(crate) fn new(settings: Option<BreakerSettings>) -> Self {
+    pub(crate) fn new(name: String, settings: Option<BreakerSettings>) -> Self {
         let marks = settings.as_ref().map(BreakerSettings::marks).unwrap_or_default();
         let breaker = settings.map(|settings| Mutex::new(Breaker::new(settings, Instant::now())));
         Self {
+            name,
             breaker,
+            log: Mutex::default(),
             marks,
             jitter: Jitter::new(seed()),
             state: AtomicU8::new(BreakerState::Closed.number()),
@@ -101,10 +108,34 @@ impl Guarded {
         let (state, slow) = (breaker.state(), breaker.is_slow());
         let before = self.state.swap(state.number(), Ordering::Relaxed);
         drop(breaker);
-        if before != state.number() {
-            tracing::info!(%state, slow, "breaker");
+        if before != state.number() || state != BreakerState::Closed {
+            self.log(state, slow);
         }
         Some(done)
+    }
+
+    fn log(&self, state: BreakerState, slow: bool) {
+        let notice = self.log.lock().note(state, Instant::now());
+        let (server, seconds) = (&self.name, |time: Duration| time.as_secs());
+        match notice {
+            Some(Notice::Opened) => {
+                tracing::warn!(
+                    server,
+                    slow,
+                    "breaker opened: the server fails or answers late, and only trial calls are made"
+                );
+            }
+            Some(Notice::StillOpen(time)) => {
+                tracing::warn!(
+                    server,
+                    slow,
+                    seconds = seconds(time),
+                    "breaker still open: no trial call succeeded"
+                );
+            }
+            Some(Notice::Closed(time)) => tracing::info!(server, seconds = seconds(time), "breaker closed"),
+            None => {}
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! known of the `master` is shared by all lanes. The fleet's `secret` is agreed through the servers themselves.
 
 mod breaker;
+mod breaker_log;
 mod cluster;
 mod connect;
 mod encode;

@@ -38,7 +38,7 @@ impl Master {
         redirect: Weak<dyn Redirect>,
         clustered: bool,
     ) -> Arc<Self> {
-        let breaker = Guarded::new(clock.breaker());
+        let breaker = Guarded::new(name.clone(), clock.breaker());
         let (stats, refusal) = (Arc::default(), ArcSwapOption::empty());
         Arc::new(Self { name, stats, breaker, connector, clock, redirect, clustered, refusal })
     }
