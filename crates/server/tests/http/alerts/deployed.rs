@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tidegate::store::Failure;
 use tidegate_server::WebhookStyle;
 use tidegate_testkit::{check_metrics, find_program};
 
@@ -143,5 +144,99 @@ async fn every_alert_has_a_rule_and_a_runbook() {
     for name in all {
         assert!(rules.contains(&format!("runbook_url: docs/operations/runbooks.md#{name}\n")), "{name}");
         assert!(runbooks.contains(&format!("\n## {name}\n")), "{name}");
+    }
+}
+
+/// Names that PostgreSQL knows: tables, roles, a function. They are no metrics.
+const IN_POSTGRES: [&str; 9] = [
+    "tidegate_admin",
+    "tidegate_away",
+    "tidegate_next_version",
+    "tidegate_node",
+    "tidegate_rule_history",
+    "tidegate_rules",
+    "tidegate_tenants",
+    "tidegate_state",
+    "tidegate_users",
+];
+
+/// All files below a folder with this ending, as one text.
+fn all_of(folder: &str, ending: &str) -> String {
+    let mut folders = vec![root().join(folder)];
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                text += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    text
+}
+
+/// The name that a metric is registered by.
+fn registered(name: &str) -> &str {
+    let name = name.trim_start_matches("tidegate_");
+    let suffixes = ["_total", "_bucket", "_sum", "_count", "_info"];
+    suffixes.into_iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documentation_names_metrics_that_there_are() {
+    let metrics = scraped().await;
+    let scraped: BTreeSet<String> =
+        kinds(&metrics).into_iter().map(|(name, kind)| format!("{name}{}", suffix(kind))).collect();
+    let bare: BTreeSet<&str> = scraped.iter().map(|name| registered(name)).collect();
+    let code: String =
+        ["server", "gateway", "tidegate"].map(|name| all_of(&format!("crates/{name}/src"), "rs")).concat();
+    let docs = all_of("docs", "md") + &read("README.md");
+    let used = names(&docs);
+    assert!(used.len() > 40, "{used:?}");
+    let is_known = |name: &String| {
+        let registered = registered(name);
+        let histogram = ["_bucket", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix));
+        IN_POSTGRES.contains(&name.as_str())
+            || scraped.contains(name)
+            || histogram && bare.contains(registered)
+            // What only gateways, fleets and users' tiers have.
+            || !bare.contains(registered) && code.contains(&format!("\"{registered}\""))
+    };
+    let unknown: Vec<_> = used.into_iter().filter(|name| !is_known(name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+/// The words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_documentation_names_kinds_of_errors_that_there_are() {
+    let kinds: BTreeSet<&str> = Failure::ALL.into_iter().map(Failure::name).collect();
+    let redis = read("docs/operations/redis.md");
+    let row =
+        redis.lines().find(|line| line.starts_with("| `tidegate_store_errors_total{shard,kind}`")).unwrap();
+    assert_eq!(quoted(row).skip(1).collect::<BTreeSet<_>>(), kinds, "all that there are");
+    let table = redis.split_once("| error | do this |\n|---|---|\n").unwrap().1;
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let explained: BTreeSet<&str> = rows.filter_map(|row| quoted(row).next()).collect();
+    assert!(explained.len() > 9 && explained.is_subset(&kinds), "{explained:?}");
+    let mut named = 0;
+    for part in read("docs/operations/runbooks.md").split("\n- ").filter(|part| part.contains("by `kind`")) {
+        // `kind`: what it means
+        let words = part.split('`').collect::<Vec<_>>();
+        let explained = words.windows(2).skip(1).step_by(2).filter(|pair| pair[1].starts_with(": "));
+        for kind in explained.map(|pair| pair[0]) {
+            assert!(kinds.contains(kind), "`{kind}` in: {part}");
+            named += 1;
+        }
+    }
+    assert!(named >= 2, "the runbook of store_errors explains kinds");
+    for label in read("deploy/prometheus/alerts_test.yaml").split("kind=\"").skip(1) {
+        let kind = label.split('"').next().unwrap();
+        assert!(kinds.contains(kind), "{kind}");
     }
 }
