@@ -87,17 +87,21 @@ impl Message {
         // Summaries have names from outside in them, which are not to become links or mentions.
         let safe = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let title = format!("[{}] {} on {}", self.state_name(), self.name, safe(source));
-        json!({
-            "text": title,
-            "attachments": [{
-                "color": color,
-                "title": format!("{} ({})", self.name, self.severity.name()),
-                "text": safe(&self.summary),
-                "fallback": format!("{title}: {}", safe(&self.summary)),
-                "footer": self.runbook,
-                "ts": self.resolved.unwrap_or(self.since).as_millis() / 1_000,
-            }],
-        })
+        let mut attachment = json!({
+            "color": color,
+            "title": format!("{} ({})", self.name, self.severity.name()),
+            "text": safe(&self.summary),
+            "fallback": format!("{title}: {}", safe(&self.summary)),
+            "ts": self.resolved.unwrap_or(self.since).as_millis() / 1_000,
+        });
+        // Slack refuses links that are no URLs, and nobody could follow them.
+        if is_url(&self.runbook) {
+            attachment["title_link"] = self.runbook.clone().into();
+        } else {
+            let footer = format!("Runbook: {} (--runbooks URL makes this a link)", self.runbook);
+            attachment["footer"] = footer.into();
+        }
+        json!({ "text": title, "attachments": [attachment] })
     }
 
     fn pager_duty(&self, routing_key: &str, source: &str) -> Value {
@@ -125,6 +129,10 @@ impl Message {
             State::Event => "event",
         }
     }
+}
+
+fn is_url(text: &str) -> bool {
+    text.starts_with("https://") || text.starts_with("http://")
 }
 
 fn rfc3339(at: Timestamp) -> String {

@@ -44,6 +44,12 @@ fn bodies_have_the_shape_of_their_style() {
     assert_eq!(slack["attachments"][0]["color"], "danger");
     assert_eq!(slack["attachments"][0]["text"], "&lt;it&gt; is &amp; was");
     assert_eq!(over.body(&WebhookStyle::Slack, "edge-1")["attachments"][0]["color"], "good");
+    let footer = format!("Runbook: {runbook} (--runbooks URL makes this a link)");
+    assert_eq!(slack["attachments"][0]["footer"], footer);
+    assert_eq!(slack["attachments"][0].get("title_link"), None, "a path is no link");
+    let settings = AlertSettings { runbooks: "https://wiki/limits".to_owned(), ..AlertSettings::default() };
+    let linked = Message::new(&news(Alert::StoreDown, false), &settings).body(&WebhookStyle::Slack, "edge-1");
+    assert_eq!(linked["attachments"][0]["title_link"], "https://wiki/limits#store_down");
     let style = WebhookStyle::PagerDuty { routing_key: "secret".to_owned() };
     let (first, second) = (fires.body(&style, "edge-1"), over.body(&style, "edge-1"));
     assert_eq!((&first["event_action"], &second["event_action"]), (&json!("trigger"), &json!("resolve")));
