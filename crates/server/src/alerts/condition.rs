@@ -84,12 +84,34 @@ impl Seen<'_> {
         })
     }
 
+    /// Says that far fewer requests are decided than before, and what is wrong with the node besides. Fewer requests alone are
+    /// clients that ask less, which is no fault: a load test has ended, or a busy hour.
     fn dropped(&self) -> Option<String> {
         let before = self.before?;
         let (was, is) = (before.throughput(), self.recent.throughput());
         let enough = before.decisions >= self.settings.least && was * self.recent.over.as_secs_f64() >= 10.0;
-        (enough && is < was * self.settings.throughput)
-            .then(|| format!("{is:.1} requests a second, where it was {was:.1} before"))
+        if !enough || is >= was * self.settings.throughput {
+            return None;
+        }
+        let fault = self.fault()?;
+        Some(format!("{is:.1} requests a second, where it was {was:.1} before, while {fault}"))
+    }
+
+    /// Says what may keep requests from this node, or from being decided by it.
+    fn fault(&self) -> Option<String> {
+        let faults = [
+            Alert::StoreDown,
+            Alert::Degraded,
+            Alert::BreakerOpen,
+            Alert::StoreErrors,
+            Alert::Latency,
+            Alert::ConnectionsExhausted,
+        ];
+        // A load test may be refused as it ends, so only a growing share counts.
+        let more_refused =
+            || self.before.is_some_and(|before| self.recent.refused_share() > before.refused_share());
+        let refused = || self.wrong(Alert::Rejections).filter(|_| more_refused());
+        faults.into_iter().find_map(|alert| self.wrong(alert)).or_else(refused)
     }
 }
 

@@ -172,13 +172,43 @@ fn what_comes_and_goes_fires_once() {
 
 #[test]
 fn throughput_that_drops_is_noticed_and_growing_or_quiet_nodes_are_not() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.pass(1_000, |bench| bench.decide(0, 0)), []);
-    let told = bench.pass(300, |bench| bench.figures.decisions += 10);
-    assert!(matches!(&told[..], [(at, what)] if what == "+throughput_drop" && *at < 1_200), "{told:?}");
+    for fault in [
+        |bench: &mut Bench| bench.figures.mode = Mode::Degraded,
+        |bench: &mut Bench| bench.shard().problem = Some("gone".to_owned()),
+        |bench: &mut Bench| bench.shard().errors += 10,
+        |bench: &mut Bench| bench.figures.latency[2].1 += 1,
+        |bench: &mut Bench| bench.figures.connections = Some(1.0),
+        |bench: &mut Bench| bench.figures.refused += 3,
+    ] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.pass(1_000, |bench| bench.decide(0, 0)), []);
+        let told = bench.pass(300, |bench| {
+            bench.figures.decisions += 10;
+            fault(bench);
+        });
+        let dropped = told.iter().find(|(_, what)| what == "+throughput_drop");
+        assert!(dropped.is_some_and(|(at, _)| *at < 1_200), "{told:?}");
+    }
     let mut bench = Bench::new();
     assert_eq!(bench.pass(2_000, |_| {}), [], "nothing ever came");
     assert_eq!(bench.pass(1_000, |bench| bench.decide(0, 0)), []);
+}
+
+#[test]
+fn clients_that_ask_less_are_no_drop() {
+    // A load test that is mostly refused and partly slow, and its end.
+    for (refused, slow) in [(0, 0), (60, 0), (0, 1)] {
+        for left in [0, 10] {
+            let mut bench = Bench::new();
+            bench.pass(1_000, |bench| bench.decide(refused, slow));
+            let told = bench.pass(1_000, |bench| {
+                bench.figures.decisions += left;
+                bench.figures.refused += left * refused / 100;
+            });
+            let drops: Vec<_> = told.iter().filter(|(_, what)| what.contains("throughput_drop")).collect();
+            assert!(drops.is_empty(), "{refused} refused, {slow} slow, {left} left: {told:?}");
+        }
+    }
 }
 
 #[test]
