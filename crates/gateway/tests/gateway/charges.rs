@@ -54,9 +54,18 @@ async fn chat_finds(gateway: &Running, left: u64) {
     .await;
 }
 
+/// Asks until there is room for what is held: the last request may not be settled yet, and what is refused costs nothing.
+async fn chat_passes(gateway: &Running, tokens: &str) {
+    until("there is room", async || (chat(gateway, "200", Some(tokens)).await.0 == 200).then_some(())).await;
+}
+
 async fn only_failures_count(gateway: &Running) {
     for outcome in ["401", "200", "302", "403", "200", "500", "401", "200", "401"] {
-        assert_eq!(log_in(gateway, outcome).await.to_string(), outcome);
+        // Successes that are not settled yet hold some of the limit.
+        until("there is room", async || {
+            (log_in(gateway, outcome).await.to_string() == outcome).then_some(())
+        })
+        .await;
     }
     // Four have failed, and each success costs nothing, once that is settled.
     until("successes are settled", async || (log_in(gateway, "200").await == 200).then_some(())).await;
@@ -70,10 +79,10 @@ async fn only_failures_count(gateway: &Running) {
 async fn tokens_count(gateway: &Running) {
     assert_eq!(chat(gateway, "200", Some("120")).await, (200, "500".to_owned()), "500 until it is known");
     chat_finds(gateway, 880).await;
-    assert_eq!(chat(gateway, "200", Some("0")).await.0, 200);
+    chat_passes(gateway, "0").await;
     chat_finds(gateway, 880).await;
     // More than was held.
-    assert_eq!(chat(gateway, "200", Some("700")).await.0, 200);
+    chat_passes(gateway, "700").await;
     until("there is too little left", async || {
         (chat(gateway, "200", Some("0")).await.0 == 429).then_some(())
     })
