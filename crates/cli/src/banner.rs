@@ -20,6 +20,7 @@ pub(crate) fn write(
     at: Addresses,
     settings: &Settings,
     rules: &RuleSet,
+    store: &str,
 ) -> io::Result<()> {
     writeln!(out, "{STRONG}Tidegate {}{STRONG:#}", env!("CARGO_PKG_VERSION"))?;
     let lines = [
@@ -32,14 +33,18 @@ pub(crate) fn write(
         writeln!(out, "  {name:<5}  {STRONG}{place:<width$}{STRONG:#}  {FAINT}{what}{FAINT:#}")?;
     }
     writeln!(out, "  rules  {}", safe(&describe(settings, rules)))?;
-    writeln!(out, "  store  {}", safe(&store(settings)))?;
+    writeln!(out, "  store  {}", safe(store))?;
     writeln!(out, "\nTry it:\n  {}\n", safe(&curl(at.http, settings, rules)))
 }
 
-pub(crate) fn store(settings: &Settings) -> String {
-    match &settings.store {
-        Store::Memory => format!("memory, up to {} counters", number(settings.config.max_keys as u64)),
-        shared => format!("{shared}, shared; a decision waits {:?} for it", settings.config.store_timeout),
+/// Says where counters are, and what keeps them from being used, if anything does.
+pub(crate) fn store(settings: &Settings, problem: Option<&str>) -> String {
+    match (&settings.store, problem) {
+        (Store::Memory, _) => format!("memory, up to {} counters", number(settings.config.max_keys as u64)),
+        (shared, Some(problem)) => format!("{shared} NOT CONNECTED: {problem}"),
+        (shared, None) => {
+            format!("{shared}, shared; a decision waits {:?} for it", settings.config.store_timeout)
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &GatewayArgs, given: &ArgMatches) -> Outcome {
 async fn serve(settings: &GatewaySettings, telemetry: &Telemetry) -> Outcome {
     let signals = launch::signals()?;
     let routes = settings.to.feed()?;
-    let Parts { config, rules } = Parts::new(&settings.node, telemetry).await?;
+    let Parts { config, rules, store } = Parts::new(&settings.node, telemetry).await?;
     let bound = Gateway::bind(settings.gateway.clone(), config, rules, routes).await;
     let gateway = bound.map_err(|error| match &error {
         GatewayError::Start(error) => explain(error),
@@ -35,29 +35,37 @@ async fn serve(settings: &GatewaySettings, telemetry: &Telemetry) -> Outcome {
             Failure::Failed(error.to_string())
         }
     })?;
-    announce(gateway.addresses(), settings, &gateway.rules(), &gateway.routes().load_full());
-    Box::pin(launch::until_told(&signals, gateway.run(signals.told(1)))).await
+    let (at, rules, routes) = (gateway.addresses(), gateway.rules(), gateway.routes().load_full());
+    let announced = async {
+        let store = banner::store(&settings.node, launch::problem_of(store.as_deref()).await.as_deref());
+        announce(at, settings, &rules, &routes, &store);
+    };
+    Box::pin(launch::until_told(&signals, gateway.run(signals.told(1)), announced)).await
 }
 
 /// Says where everything is: to people on standard output, to programs in the log.
-fn announce(at: GatewayAddresses, settings: &GatewaySettings, rules: &RuleSet, routes: &Routes) {
+fn announce(at: GatewayAddresses, settings: &GatewaySettings, rules: &RuleSet, routes: &Routes, store: &str) {
     let curl = curl(at, settings);
     match settings.node.log {
-        LogFormat::Human => launch::print(|out| write(out, at, settings, rules, routes, &curl)),
+        LogFormat::Human => launch::print(|out| {
+            write(out, at, settings, routes)?;
+            writeln!(out, "  rules   {}", safe(&banner::describe(&settings.node, rules)))?;
+            writeln!(out, "  store   {}", safe(store))?;
+            writeln!(out, "\nTry it:\n  {}\n", safe(&curl))
+        }),
         LogFormat::Json => {
             let (routes, rules) = (routes.routes().len(), rules.len());
-            tracing::info!(gateway = %at.listen, admin = %at.admin, rules, routes, curl, "listening");
+            tracing::info!(gateway = %at.listen, admin = %at.admin, rules, routes, store, curl, "listening");
         }
     }
 }
 
+/// Says where it listens.
 fn write(
     out: &mut dyn Write,
     at: GatewayAddresses,
     settings: &GatewaySettings,
-    rules: &RuleSet,
     routes: &Routes,
-    curl: &str,
 ) -> io::Result<()> {
     writeln!(out, "{STRONG}Tidegate {}{STRONG:#}", env!("CARGO_PKG_VERSION"))?;
     let lines = [
@@ -68,9 +76,7 @@ fn write(
     for (name, place, what) in lines {
         writeln!(out, "  {name:<6}  {STRONG}{place:<width$}{STRONG:#}  {FAINT}{}{FAINT:#}", safe(&what))?;
     }
-    writeln!(out, "  rules   {}", safe(&banner::describe(&settings.node, rules)))?;
-    writeln!(out, "  store   {}", safe(&banner::store(&settings.node)))?;
-    writeln!(out, "\nTry it:\n  {}\n", safe(curl))
+    Ok(())
 }
 
 fn url(at: GatewayAddresses, settings: &GatewaySettings) -> String {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use tidegate::redis::{RedisStore, ServerReport};
 use tidegate_rules::EXAMPLE;
 use tidegate_server::{
-    Config, DataPlane, Membership, RulesFeed, RunError, SharedStore, StartError, StoreReport, StoreReporter,
-    UserTiers,
+    Config, DataPlane, RulesFeed, RunError, SharedStore, StartError, StoreReport, StoreReporter, UserTiers,
 };
 use tidegate_sources::PostgresTiers;
 
@@ -51,10 +50,18 @@ pub(crate) fn signals() -> Result<Signals, Failure> {
     Signals::listen().map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
 }
 
+/// How long a node that does not start without its store waits for it.
+const REQUIRED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long it takes at most to tell people where everything is, because it is not known yet whether the store is there.
+const LOOKED_FOR: Duration = Duration::from_secs(1);
+
 /// What a node is made of.
 pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) rules: RulesFeed,
+    /// The store that nodes share, if there is one.
+    pub(crate) store: Option<Arc<RedisStore>>,
 }
 
 impl Parts {
@@ -64,15 +71,23 @@ impl Parts {
             Some(source) => source.feed(settings.rules_primary.as_ref()),
         };
         let tiers = settings.tiers.clone().map(PostgresTiers::new);
+        let data_plane = DataPlane::start(settings.threads.count);
+        let data_plane =
+            data_plane.map_err(|error| Failure::Failed(format!("cannot start threads: {error}")))?;
+        let store = shared_store(settings, &data_plane)?;
+        // Before others count on this node.
+        if let Some(store) = store.as_ref().filter(|_| settings.require_store) {
+            require(store).await?;
+        }
         let cluster = match &settings.together {
             Some(together) => Some(together.join().await?),
             None => None,
         };
-        let data_plane = DataPlane::start(settings.threads.count);
-        let data_plane =
-            data_plane.map_err(|error| Failure::Failed(format!("cannot start threads: {error}")))?;
+        let shared = |store: &Arc<RedisStore>| {
+            SharedStore::new("redis", Arc::clone(store) as _).reporting(reporter(store))
+        };
         let config = Config {
-            store: shared_store(settings, cluster.as_ref(), &data_plane)?,
+            store: store.as_ref().map(shared),
             data_plane: Some(data_plane),
             cluster,
             tiers: tiers.map(|tiers| UserTiers::postgres(tiers, settings.tier_options)),
@@ -80,16 +95,23 @@ impl Parts {
             log: Some(telemetry.log.clone()),
             ..settings.config.clone()
         };
-        Ok(Self { config, rules })
+        Ok(Self { config, rules, store })
     }
 }
 
-/// Waits for the end of what is served, which a first signal asks for and a second does not wait for.
+/// Waits for the end of what is served, which a first signal asks for and a second does not wait for. Meanwhile `announced` is
+/// done.
 pub(crate) async fn until_told(
     signals: &Signals,
     serving: impl Future<Output = Result<(), RunError>>,
+    announced: impl Future<Output = ()>,
 ) -> Outcome {
+    let announced = async {
+        announced.await;
+        std::future::pending().await
+    };
     tokio::select! {
+        never = announced => never,
         ended = serving => {
             ended.map_err(|error| Failure::Failed(error.to_string()))?;
             Ok(ExitCode::SUCCESS)
@@ -109,18 +131,14 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
 }
 
 /// The store that nodes share, if there is one. It is connected to as soon as it can be.
-fn shared_store(
-    settings: &Settings,
-    cluster: Option<&Membership>,
-    data_plane: &DataPlane,
-) -> Result<Option<SharedStore>, Failure> {
+fn shared_store(settings: &Settings, data_plane: &DataPlane) -> Result<Option<Arc<RedisStore>>, Failure> {
     let Store::Redis(url) = &settings.store else { return Ok(None) };
     let mut store = RedisStore::builder((**url).clone())
         .timeout(settings.config.store_timeout)
         .event_loops(data_plane.event_loops())
         .breaker(settings.breaker.settings());
-    if let Some(cluster) = cluster {
-        store = store.offer_secret(cluster.fleet().secret().bytes());
+    if let Some(together) = &settings.together {
+        store = store.offer_secret(together.secret().bytes());
     }
     let store =
         store.start().map_err(|problem| Failure::Failed(format!("cannot use the store: {problem}")))?;
@@ -130,9 +148,22 @@ fn shared_store(
              where they are (--cluster) or how many (--nodes)"
         );
     }
-    let store = Arc::new(store);
-    let reporter = reporter(&store);
-    Ok(Some(SharedStore::new("redis", store).reporting(reporter)))
+    Ok(Some(Arc::new(store)))
+}
+
+/// Waits for a store without which the node is not to start.
+async fn require(store: &RedisStore) -> Result<(), Failure> {
+    store.ready_within(REQUIRED_WITHIN).await.map_err(|problem| {
+        Failure::Failed(format!(
+            "the store cannot be used, and --require-store says not to start without it: {problem}"
+        ))
+    })
+}
+
+/// Waits a moment for the store, and returns why it cannot be used yet, if it cannot.
+pub(crate) async fn problem_of(store: Option<&RedisStore>) -> Option<String> {
+    let problem = store?.ready_within(LOOKED_FOR).await.err()?;
+    Some(problem.to_string())
 }
 
 /// Tells how busy the servers of a store are.

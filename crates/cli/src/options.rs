@@ -124,6 +124,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "URL", env = "TIDEGATE_STORE", hide_env_values = true, help_heading = "Limits")]
     pub(crate) store: Option<Store>,
 
+    /// Whether not to start unless the shared store can be used within 10 s; without it, a node starts, and rules' on_store_failure
+    /// decides until the store is there [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "TIDEGATE_REQUIRE_STORE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        help_heading = "Limits"
+    )]
+    pub(crate) require_store: Option<bool>,
+
     /// How long a decision waits for a shared store; then each rule's on_store_failure decides [default: 5ms]
     #[arg(long, value_name = "DURATION", env = "TIDEGATE_STORE_TIMEOUT", help_heading = "Limits")]
     pub(crate) store_timeout: Option<Span>,

@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) rules: Option<RulesSource>,
     pub(crate) rules_primary: Option<Primary>,
     pub(crate) store: Store,
+    /// Whether not to start without the store.
+    pub(crate) require_store: bool,
     pub(crate) breaker: BreakerPreset,
     /// How this node joins others, if it does.
     pub(crate) together: Option<Together>,
@@ -184,11 +186,20 @@ impl Settings {
                     .to_owned(),
             ));
         }
+        let require_store = options.require_store.unwrap_or_default();
+        if require_store && store == Store::Memory {
+            return Err(Failure::Usage(
+                "--require-store is about a store that nodes share, and --store is not given\nUse --store redis://HOST:PORT, or \
+                 leave --require-store out."
+                    .to_owned(),
+            ));
+        }
         Ok(Self {
             config,
             rules: options.rules,
             rules_primary: options.rules_primary,
             store,
+            require_store,
             nodes_unsaid: options.nodes.is_none() && together.is_none(),
             together,
             breaker: options.breaker.unwrap_or_default(),

@@ -14,6 +14,7 @@ use tracing::Span;
 
 use crate::calls::{CallServer, Caller};
 use crate::cluster::Cluster;
+use crate::keyring::Keyring;
 use crate::view::View;
 
 /// What the fleet derives the keys' secret for, until the store has one.
@@ -66,7 +67,12 @@ impl Fleet {
 
     /// What keys are hashed with until the store says: the same on all nodes of the fleet.
     pub fn secret(&self) -> Secret {
-        Secret::new(self.cluster.keyring().derive(KEYS))
+        Self::secret_of(&self.cluster.keyring())
+    }
+
+    /// Returns what [`secret`](Self::secret) of a fleet with this keyring is, for those who have not joined it yet.
+    pub fn secret_of(keyring: &Keyring) -> Secret {
+        Secret::new(keyring.derive(KEYS))
     }
 
     /// Answers what other nodes ask, for as long as it is polled; nothing if somebody does already.

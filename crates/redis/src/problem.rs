@@ -19,6 +19,14 @@ impl Problem {
         Self { failure, text: text.into() }
     }
 
+    /// Returns whether it stays until somebody mends it.
+    pub(crate) const fn lasts(&self) -> bool {
+        matches!(
+            self.failure,
+            Failure::Credentials | Failure::Permission | Failure::NotAStore | Failure::NoScripts
+        )
+    }
+
     /// What `error` from the server at `place` means.
     pub(crate) fn of(error: &RedisError, place: &dyn fmt::Display) -> Self {
         let failure = classify(error);

@@ -252,6 +252,22 @@ impl RedisStore {
         self.servers.problem().or_else(shard).or_else(|| self.secret.problem())
     }
 
+    /// Waits until the store can be used, for at most `limit`. Fails with what is wrong by then, and at once if it is something
+    /// that does not pass by itself, such as a wrong password.
+    pub async fn ready_within(&self, limit: Duration) -> Result<(), Problem> {
+        let usable = async {
+            loop {
+                match self.problem() {
+                    None => return Ok(()),
+                    Some(problem) if problem.lasts() => return Err(problem),
+                    Some(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        let known = tokio::time::timeout(limit, usable).await;
+        known.unwrap_or_else(|_| self.problem().map_or(Ok(()), Err))
+    }
+
     /// Resolves when the store can be used.
     pub async fn ready(&self) {
         while self.problem().is_some() {

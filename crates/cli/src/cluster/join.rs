@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate::cluster::{Cluster, Fleet, Keyring, PeerName, Settings, StartError, Timing};
+use tidegate_core::Secret;
 use tidegate_server::Membership;
 
 use crate::failure::Failure;
@@ -59,6 +60,11 @@ impl Together {
         let (peers, timing) = (peers.unwrap_or_default(), Timing::default());
         let settings = Settings { listen, advertise, name, peers, keyring, timing };
         Ok(Some(Self { settings, secrets }))
+    }
+
+    /// Returns what keys are hashed with until the store says.
+    pub(crate) fn secret(&self) -> Secret {
+        Fleet::secret_of(&self.settings.keyring)
     }
 
     /// Joins the others, who need not be there yet.

@@ -75,6 +75,50 @@ fn a_store_that_dies_is_no_reason_to_go_down() {
     assert_eq!(open["status"], "enforced", "{open}");
 }
 
+#[test]
+fn the_banner_says_why_the_store_is_not_connected() {
+    let redis = Redis::options().password("secret").start();
+    let url = format!("redis://:wrong@{}", redis.address());
+    let server = Server::start(&["--store", &url]);
+    let banner = format!("  store  redis://{} NOT CONNECTED: {}: ", redis.address(), redis.address());
+    assert!(server.out().contains(&banner), "{}", server.out());
+    assert!(server.out().contains("give the user and password in the URL"), "{}", server.out());
+    assert!(!server.out().contains("wrong"), "{}", server.out());
+    // It serves, as on_store_failure says.
+    assert_eq!(server.check(r#"{"user":"alice","resource":"/"}"#)["allowed"], true);
+
+    let url = format!("redis://:secret@{}", redis.address());
+    let server = Server::start(&["--store", &url, "--require-store"]);
+    assert!(!server.out().contains("NOT CONNECTED"), "{}", server.out());
+}
+
+#[test]
+fn a_node_that_requires_its_store_does_not_start_without() {
+    let redis = Redis::options().password("secret").start();
+    let serve = |more: &[&str]| {
+        let anywhere = ["--http", "--grpc", "--admin"].into_iter().flat_map(|name| [name, "127.0.0.1:0"]);
+        run(["serve"].into_iter().chain(anywhere).chain(more.iter().copied()))
+    };
+    let wrong = format!("redis://:wrong@{}", redis.address());
+    let said = serve(&["--store", &wrong, "--require-store"]);
+    said.complains(
+        1,
+        &["the store cannot be used", "--require-store", "give the user and password in the URL"],
+    );
+    assert!(!said.out.contains("Tidegate"), "{said:?}");
+
+    // What may pass is waited for, but not forever.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = serve(&["--store", &format!("redis://{nobody}"), "--require-store=true"]);
+    said.complains(1, &["the store cannot be used", "is it running, and is the address right?"]);
+
+    let said = serve(&["--require-store"]);
+    said.complains(
+        2,
+        &["--require-store is about a store that nodes share", "Use --store redis://HOST:PORT"],
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn secrets_that_others_can_read_are_named_at_the_start() {
