@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    ACCEPT, ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use http::{Response, StatusCode};
@@ -175,8 +175,10 @@ impl<'a> Own<'a> {
 
 impl From<NotAdmitted> for Own<'_> {
     fn from(refused: NotAdmitted) -> Self {
-        let NotAdmitted { status, error, message, www_authenticate } = refused;
-        Self::new(status, error, message).authenticate(www_authenticate)
+        let NotAdmitted { status, error, message, www_authenticate, retry_after } = refused;
+        let mut own = Self::new(status, error, message).authenticate(www_authenticate);
+        own.headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
+        Self { retry_after, ..own }
     }
 }
 

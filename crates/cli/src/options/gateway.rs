@@ -131,6 +131,11 @@ pub(crate) struct ProxyOptions {
     #[arg(long, value_name = "NAME", env = "TIDEGATE_API_KEY_QUERY", help_heading = "Identity")]
     pub(crate) api_key_query: Option<String>,
 
+    /// How many tokens and API keys that are not good one address may show a minute before it is answered with 429; 0: any number
+    /// [default: 60]
+    #[arg(long, value_name = "N", env = "TIDEGATE_MAX_AUTH_FAILURES", help_heading = "Identity")]
+    pub(crate) max_auth_failures: Option<u32>,
+
     /// The name in a client's certificate that is the user: cn, san_email, san_dns or san_uri [default: none]
     #[arg(long, value_name = "NAME", env = "TIDEGATE_CERTIFICATE_USER", help_heading = "Identity")]
     pub(crate) certificate_user: Option<String>,

@@ -1,6 +1,7 @@
 //! How to be a gateway.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
@@ -141,6 +142,10 @@ fn identity(options: &ProxyOptions, node: &Config) -> Result<IdentityConfig, Fai
             known: options.api_keys.clone(),
         },
         certificates,
+        failures_per_minute: match options.max_auth_failures {
+            None => IdentityConfig::default().failures_per_minute,
+            Some(limit) => NonZeroU32::new(limit),
+        },
     })
 }
 

@@ -1,6 +1,7 @@
 //! Who is believed about what.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tidegate_server::IdentityHeaders;
 
 /// How the gateway finds out who asks. By default it believes nobody: users are unknown, addresses are those of the
 /// connections, and API keys tell clients apart without being checked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct IdentityConfig {
     /// Whose word on users and addresses is taken.
     pub trusted_proxies: Vec<IpNet>,
@@ -26,6 +27,26 @@ pub struct IdentityConfig {
     pub api_keys: ApiKeyConfig,
     /// What the name in a client's certificate is taken for.
     pub certificates: CertificateConfig,
+    /// Maximum number of tokens and API keys a minute that are not good, by address; then none from there is looked at.
+    pub failures_per_minute: Option<NonZeroU32>,
+}
+
+/// How many failures an address may have a minute unless told otherwise: many clients may share it, and all their tokens may have
+/// expired at once. Who guesses one a second does not get far.
+const FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
+
+impl Default for IdentityConfig {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: Vec::new(),
+            headers: IdentityHeaders::default(),
+            request_id: None,
+            jwt: None,
+            api_keys: ApiKeyConfig::default(),
+            certificates: CertificateConfig::default(),
+            failures_per_minute: Some(FAILURES_PER_MINUTE),
+        }
+    }
 }
 
 /// Tokens (JWT) that say who asks.

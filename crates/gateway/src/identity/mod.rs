@@ -10,6 +10,7 @@
 mod api_keys;
 mod certificate;
 mod config;
+mod failures;
 mod file;
 pub(crate) mod hops;
 mod jwt;
@@ -20,9 +21,9 @@ mod who;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderMap;
 use http::header::HeaderName;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use tidegate_core::request::canonical_ip;
 use tidegate_server::IdentityHeaders;
 use tidegate_server::forwarded::{TrustedProxies, text};
@@ -35,6 +36,7 @@ pub use config::{
 pub use who::{How, NotAdmitted, Peer, Text, Who};
 
 use api_keys::{ApiKeys, Sent};
+use failures::Failures;
 use jwt::{Pace, Tokens};
 
 /// Why nobody can be identified as configured.
@@ -46,6 +48,9 @@ pub enum IdentityError {
     /// The known API keys cannot be used: all that is wrong with them, by line.
     #[error("the API keys cannot be used\n{0}")]
     ApiKeys(String),
+    /// Failures to prove who asks cannot be counted.
+    #[error("failed authentication cannot be limited: {0}")]
+    Failures(String),
 }
 
 /// Finds out who asks.
@@ -56,6 +61,8 @@ pub struct Identify {
     certificates: CertificateConfig,
     tokens: Option<Tokens>,
     api_keys: ApiKeys,
+    /// How often an address may show something that is not good, if there is anything to be shown.
+    failures: Option<Failures>,
     clock: Arc<dyn Clock>,
 }
 
@@ -88,6 +95,9 @@ impl Identify {
 
     fn with(config: &IdentityConfig, clock: Arc<dyn Clock>, pace: Pace) -> Result<Self, IdentityError> {
         let tokens = config.jwt.as_ref().map(|jwt| Tokens::new(jwt, pace)).transpose();
+        let can_fail = config.jwt.is_some() || config.api_keys.known.is_some();
+        let limit = config.failures_per_minute.filter(|_| can_fail);
+        let failures = limit.map(|limit| Failures::new(limit, Arc::clone(&clock))).transpose();
         Ok(Self {
             trusted: TrustedProxies::new(config.trusted_proxies.clone()),
             headers: config.headers.clone(),
@@ -95,6 +105,7 @@ impl Identify {
             certificates: config.certificates,
             tokens: tokens.map_err(IdentityError::Jwt)?,
             api_keys: ApiKeys::new(&config.api_keys).map_err(IdentityError::ApiKeys)?,
+            failures: failures.map_err(IdentityError::Failures)?,
             clock,
         })
     }
@@ -103,11 +114,8 @@ impl Identify {
     pub fn who<'a>(&self, peer: &Peer, head: &'a Parts) -> Result<Who<'a>, NotAdmitted> {
         let ip = canonical_ip(peer.ip);
         let trusted = self.trusted.trusts(ip);
-        let token = match &self.tokens {
-            Some(tokens) => tokens.find(&head.headers, || self.clock.now())?,
-            None => None,
-        };
-        let sent = self.api_keys.find(head)?;
+        let client = || if trusted { hops::client(&self.trusted, ip, &head.headers) } else { ip };
+        let (token, sent) = self.proof(head, client)?;
         let (by_header, request_id) = if trusted {
             (Some(self.by_header(&head.headers)?), self.request_id(&head.headers)?)
         } else {
@@ -116,9 +124,42 @@ impl Identify {
         let names =
             [self.by_certificate(peer), token.as_deref().map(by_token), by_key(sent.as_ref()), by_header];
         let Names { user, tenant, tier, plan, how } = first(names).unwrap_or_default();
-        let ip = if trusted { hops::client(&self.trusted, ip, &head.headers) } else { ip };
+        let ip = client();
         let api_key = sent.map(|sent| sent.key.into());
         Ok(Who { user, tenant, tier, plan, api_key, request_id, ip, how })
+    }
+
+    /// The token and the key that a request shows. Nothing is looked up for a `client` that has failed too often.
+    fn proof<'a>(
+        &self,
+        head: &'a Parts,
+        client: impl Fn() -> IpAddr,
+    ) -> Result<(Option<Arc<jwt::Verified>>, Option<Sent<'a>>), NotAdmitted> {
+        let Some(failures) = &self.failures else { return self.verify(head) };
+        if !failures.is_quiet() && self.shows_something(head) {
+            failures.admit(client())?;
+        }
+        let proof = self.verify(head);
+        if proof.as_ref().is_err_and(|refused| refused.status == StatusCode::UNAUTHORIZED) {
+            failures.note(client());
+        }
+        proof
+    }
+
+    fn verify<'a>(
+        &self,
+        head: &'a Parts,
+    ) -> Result<(Option<Arc<jwt::Verified>>, Option<Sent<'a>>), NotAdmitted> {
+        let token = match &self.tokens {
+            Some(tokens) => tokens.find(&head.headers, || self.clock.now())?,
+            None => None,
+        };
+        Ok((token, self.api_keys.find(head)?))
+    }
+
+    /// Whether there may be something in a request that has to be verified.
+    fn shows_something(&self, head: &Parts) -> bool {
+        self.credential_headers().any(|name| head.headers.contains_key(name)) || self.api_keys.in_query(head)
     }
 
     fn by_certificate(&self, peer: &Peer) -> Option<Names<'static>> {

@@ -197,6 +197,8 @@ pub struct NotAdmitted {
     pub message: Cow<'static, str>,
     /// What to show instead, if it was not accepted.
     pub www_authenticate: Option<HeaderValue>,
+    /// After how many seconds to try again, if that helps.
+    pub retry_after: Option<u64>,
 }
 
 impl NotAdmitted {
@@ -208,6 +210,7 @@ impl NotAdmitted {
             error: "invalid_token",
             message: message.into(),
             www_authenticate: Some(asks),
+            retry_after: None,
         }
     }
 
@@ -218,6 +221,7 @@ impl NotAdmitted {
             error: "invalid_api_key",
             message: "the API key is not known; send one that is".into(),
             www_authenticate: Some(HeaderValue::from_static("ApiKey")),
+            retry_after: None,
         }
     }
 
@@ -228,6 +232,19 @@ impl NotAdmitted {
             error: "invalid_request",
             message: message.into(),
             www_authenticate: None,
+            retry_after: None,
+        }
+    }
+
+    /// An address that has shown too much that was not good.
+    pub(super) fn too_many_failures(retry_after: u64) -> Self {
+        let message = "too many tokens or API keys from your address were not accepted; try again later, with one that is good";
+        Self {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            error: "too_many_failures",
+            message: message.into(),
+            www_authenticate: None,
+            retry_after: Some(retry_after),
         }
     }
 
@@ -238,6 +255,7 @@ impl NotAdmitted {
             error: "keys_unavailable",
             message: "the keys that tokens are verified with are not there yet; try again later".into(),
             www_authenticate: None,
+            retry_after: None,
         }
     }
 }

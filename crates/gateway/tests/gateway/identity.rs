@@ -1,5 +1,7 @@
 //! Who asks, from what clients show to what back ends hear.
 
+use std::num::NonZeroU32;
+
 use http::HeaderName;
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use tempfile::TempDir;
 use tidegate_gateway::identity::{JwtConfig, JwtKeys};
 use tidegate_testkit::Backend;
 
-use crate::client::{Told, request, with_headers};
+use crate::client::{Told, request, until, with_headers};
 use crate::support::{Running, Setup};
 
 const SECRET: &[u8] = b"a secret of at least 32 bytes, as it should be";
@@ -145,6 +147,52 @@ async fn keys_are_counted_apart_and_known_ones_have_names() {
     let told = ask(&gateway, &[("x-api-key", "catfish")]).await;
     assert_eq!((told.status, &told.json()["error"]), (401, &json!("invalid_api_key")));
     assert_eq!(backend.requests(), before);
+}
+
+/// Whoever guesses is told to wait, and then no guess is looked at, be it right.
+#[tokio::test]
+async fn failures_are_limited_by_address() {
+    let (backend, folder) = (Backend::start(), TempDir::new().unwrap());
+    let file = folder.path().join("keys");
+    let sword = "sha256:b9f195c5cc7ef6afadbfbc42892ad47d3b24c6bc94bb510c4564a90a14e8b799";
+    std::fs::write(&file, format!("robot {sword}\n")).unwrap();
+    let setup = |per_minute: u32| {
+        let file = file.clone();
+        Setup::to(&[backend.address()]).gateway(move |gateway| {
+            gateway.identity.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+            gateway.identity.api_keys.known = Some(file);
+            gateway.identity.jwt = Some(JwtConfig::new(JwtKeys::Secret(SECRET.to_vec())));
+            gateway.identity.failures_per_minute = NonZeroU32::new(per_minute);
+        })
+    };
+    let gateway = setup(1).start().await;
+    let from = async |client: &str, name: &'static str, value: &str| {
+        ask(&gateway, &[("x-forwarded-for", client), (name, value)]).await
+    };
+    for (client, guess) in
+        [("192.0.2.1", ("x-api-key", "catfish")), ("192.0.2.2", ("authorization", "Bearer x"))]
+    {
+        let told = until("it is refused", async || {
+            let told = from(client, guess.0, guess.1).await;
+            assert!([401, 429].contains(&told.status), "{told:?}");
+            (told.status == 429).then_some(told)
+        })
+        .await;
+        assert_eq!(told.json()["error"], "too_many_failures");
+        assert_eq!(
+            told.header("retry-after").map(str::to_owned),
+            Some(told.json()["retry_after"].to_string())
+        );
+        assert_eq!(from(client, "x-api-key", "swordfish").await.status, 429, "it is not even looked at");
+        assert_eq!(from(client, "accept", "*/*").await.status, 200, "nothing has to be looked at");
+    }
+    assert_eq!(backend.requests(), 2);
+    assert_eq!(from("192.0.2.3", "x-api-key", "swordfish").await.status, 200, "others have theirs");
+
+    let gateway = setup(0).start().await;
+    for _ in 0..100 {
+        assert_eq!(ask(&gateway, &[("x-api-key", "catfish")]).await.status, 401, "if nobody minds");
+    }
 }
 
 #[tokio::test]

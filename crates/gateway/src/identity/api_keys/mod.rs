@@ -67,6 +67,11 @@ impl ApiKeys {
         &self.headers
     }
 
+    /// Whether there may be a key in the query.
+    pub(super) fn in_query(&self, head: &Parts) -> bool {
+        self.query.is_some() && head.uri.query().is_some()
+    }
+
     /// The key in a request. `None` if there is none; if there is, and it should be known, it is.
     pub(super) fn find<'a>(&self, head: &'a Parts) -> Result<Option<Sent<'a>>, NotAdmitted> {
         let Some(key) = self.sent(head)? else { return Ok(None) };
