@@ -19,6 +19,7 @@ use crate::error::{RunError, StartError};
 use crate::feed::{Changes, RulesFeed, Start};
 use crate::grpc::Reporter;
 use crate::insight;
+use crate::keys_watch;
 use crate::listen::{Listener, Speaks};
 use crate::live::{self, Kind};
 use crate::node::Node;
@@ -138,6 +139,7 @@ impl Base {
         changes.map(|changes| background.spawn(changes.follow(Arc::clone(&node))));
         config.data_plane.clone().map(|threads| background.spawn(threads.watch(Arc::clone(&node))));
         background.spawn(store_watch::watch(Arc::clone(&node)));
+        background.spawn(keys_watch::watch(Arc::clone(&node)));
         background.spawn(tiers::watch(Arc::clone(&node)));
         background.spawn(insight::watch(Arc::clone(&node)));
         let connections = [serving.connections(), door.connections()].concat();

@@ -47,6 +47,8 @@ pub(crate) enum Concern {
     Gateway,
     /// Threads that serve requests.
     Threads,
+    /// Room for counters.
+    Keys,
 }
 
 /// A change of the mode.
@@ -69,7 +71,7 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 struct Known {
     /// What each concern has to say.
-    reasons: [Vec<String>; 7],
+    reasons: [Vec<String>; 8],
     peers: Peers,
     modes: Modes,
     /// The last ones, oldest first.

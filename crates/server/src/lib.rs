@@ -46,6 +46,7 @@ mod grpc;
 mod gzip;
 mod health;
 mod insight;
+mod keys_watch;
 mod listen;
 mod live;
 mod log_level;

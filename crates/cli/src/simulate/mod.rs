@@ -155,10 +155,11 @@ fn notes(replay: &Replay, bad: &Bad) {
         let lines = count(bad.lines, "bad line");
         anstream::eprintln!("passed over {lines}; the first: {}", safe(first));
     }
-    if replay.overflowed() > 0 {
-        let shared = number(replay.overflowed());
+    if replay.short_of_room() > 0 {
+        let times = number(replay.short_of_room());
         anstream::eprintln!(
-            "there were more live counters than --max-keys: {shared} decisions used a shared one and may be too strict"
+            "there were more live counters than --max-keys: new ones displaced others {times} times, and decisions on those may \
+             be too strict"
         );
     }
 }

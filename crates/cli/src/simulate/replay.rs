@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::redis::{RedisStore, RedisUrl};
-use tidegate::store::MemoryStore;
 use tidegate::{Checked, Limiter, ManualClock, Status};
 use tidegate_core::{Request, RuleSet, Secret, Span, Timestamp};
 use tidegate_wire::CheckBody;
@@ -135,9 +134,9 @@ impl Replay {
         self.limiter.rules()
     }
 
-    /// How many takes had to share a counter.
-    pub(crate) fn overflowed(&self) -> u64 {
-        self.limiter.memory().map_or(0, MemoryStore::overflowed)
+    /// Returns how often there was no room for a counter, so that another one had to go or was shared.
+    pub(crate) fn short_of_room(&self) -> u64 {
+        self.limiter.memory().map_or(0, |memory| memory.evicted().saturating_add(memory.overflowed()))
     }
 }
 

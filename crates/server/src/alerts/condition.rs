@@ -60,6 +60,12 @@ impl Seen<'_> {
                     here.map(|share| format!("{} of a listener's connections are taken", percent(share)));
                 here.or_else(|| self.loaded("connections", |load| load.connections, settings.connections))
             }
+            Alert::KeysExhausted => (recent.evicted > 0).then(|| {
+                format!(
+                    "there is no room for more counters: new ones displaced others {} times",
+                    recent.evicted
+                )
+            }),
             Alert::Rejections => {
                 let share = recent.refused_share();
                 (recent.decisions >= settings.least && share > settings.rejections)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate::store::{BreakerState, Shard, Store};
 use tidegate_core::Mode;
 
+use crate::keys_watch::short_of_room;
 use crate::node::Node;
 
 /// Figures of a node. Counts are since it started.
@@ -22,6 +23,8 @@ pub(crate) struct Figures {
     pub(crate) store: Option<StoreFigures>,
     /// The share of connections that are taken, of the listener that has least room.
     pub(crate) connections: Option<f64>,
+    /// How often a counter in memory had to make room for another, or there was none.
+    pub(crate) evicted: u64,
     /// A key that is asked for far more than others, if such are looked for and there is one.
     pub(crate) hot_key: Option<String>,
 }
@@ -92,6 +95,7 @@ impl Figures {
             rules_version: node.limiter.rules().version(),
             store: node.limiter.shared().map(|store| store_figures(store, loads)),
             connections: None,
+            evicted: node.limiter.memory().map_or(0, short_of_room),
             hot_key: hot_key(node),
         }
     }

@@ -34,6 +34,7 @@ pub(crate) enum Alert {
     StoreMemory,
     ReplicationLag,
     ConnectionsExhausted,
+    KeysExhausted,
     Rejections,
     ThroughputDrop,
     Degraded,
@@ -41,7 +42,7 @@ pub(crate) enum Alert {
 
 impl Alert {
     /// All of them, each at its own number.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::StoreDown,
         Self::BreakerOpen,
         Self::StoreErrors,
@@ -53,6 +54,7 @@ impl Alert {
         Self::StoreMemory,
         Self::ReplicationLag,
         Self::ConnectionsExhausted,
+        Self::KeysExhausted,
         Self::Rejections,
         Self::ThroughputDrop,
         Self::Degraded,
@@ -71,6 +73,7 @@ impl Alert {
             Self::StoreMemory => "store_memory",
             Self::ReplicationLag => "replication_lag",
             Self::ConnectionsExhausted => "connections_exhausted",
+            Self::KeysExhausted => "keys_exhausted",
             Self::Rejections => "rejections",
             Self::ThroughputDrop => "throughput_drop",
             Self::Degraded => "degraded",
@@ -90,6 +93,7 @@ impl Alert {
             | Self::StoreMemory
             | Self::ReplicationLag
             | Self::ConnectionsExhausted
+            | Self::KeysExhausted
             | Self::Rejections
             | Self::ThroughputDrop
             | Self::Degraded => Severity::Warning,

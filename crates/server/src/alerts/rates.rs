@@ -19,6 +19,7 @@ struct Look {
     refused: u64,
     calls: u64,
     errors: u64,
+    evicted: u64,
     latency: Vec<(f64, u64)>,
 }
 
@@ -29,6 +30,7 @@ pub(super) struct Recent {
     pub(super) refused: u64,
     pub(super) calls: u64,
     pub(super) errors: u64,
+    pub(super) evicted: u64,
     pub(super) latency: Vec<(f64, u64)>,
     pub(super) over: Duration,
 }
@@ -43,6 +45,7 @@ impl Looks {
             refused: figures.refused,
             calls: shards().map(|shard| shard.calls).sum(),
             errors: shards().map(|shard| shard.errors).sum(),
+            evicted: figures.evicted,
             latency: figures.latency.clone(),
         });
         // The second is enough to tell what happened since the first that is too old.
@@ -83,6 +86,7 @@ fn between(from: Option<&Look>, to: Option<&Look>) -> Recent {
         refused: to.refused.saturating_sub(from.refused),
         calls: to.calls.saturating_sub(from.calls),
         errors: to.errors.saturating_sub(from.errors),
+        evicted: to.evicted.saturating_sub(from.evicted),
         latency: latency.map(|(i, (bound, count))| (*bound, count.saturating_sub(before(i)))).collect(),
         over: to.at.saturating_duration_since(from.at),
     }

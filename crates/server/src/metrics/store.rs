@@ -13,6 +13,8 @@ use super::{counter, encode_histogram, gauge};
 pub(super) fn encode(limiter: &Limiter, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let memory = limiter.memory();
     gauge(encoder, "keys", "Counters in memory", memory.map_or(0, MemoryStore::keys) as u64)?;
+    let help = "Counters in memory that made room for others before they were at rest";
+    counter(encoder, "evicted_keys", help, memory.map_or(0, MemoryStore::evicted))?;
     let help = "Takes that shared a counter because there was no room for their own";
     counter(encoder, "overflowed", help, memory.map_or(0, MemoryStore::overflowed))?;
     let Some(store) = limiter.shared() else { return Ok(()) };

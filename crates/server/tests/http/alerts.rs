@@ -5,7 +5,7 @@ mod receiver;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -283,4 +283,35 @@ async fn a_webhook_that_is_not_there_holds_up_nothing() {
     assert!(shown["problem"].as_str().unwrap().contains("connect"), "{shown}");
     assert_eq!(server.check(r#"{"user":"a","resource":"/"}"#).await.status, 200);
     server.stopped().await.unwrap();
+}
+
+/// Clients that make up identities are noticed, and others are served meanwhile.
+#[tokio::test]
+async fn more_identities_than_there_is_room_for_are_told_of() {
+    let rules = "rules:\n  - {rule_id: each, identifier_type: user_id, algorithm: fixed_window, limit: 5, window: 1h}\n";
+    let alerts = AlertSettings { others_for: Duration::ZERO, ..soon() };
+    let config = Config { alerts, max_keys: 50, ..config() };
+    let server = start_with(config, RulesFeed::fixed("rules.yaml", rules)).await;
+    let check =
+        async |user: &str| server.check(&format!(r#"{{"user":"{user}","resource":"/"}}"#)).await.json();
+    for number in 0..150 {
+        check(&format!("invented {number}")).await;
+    }
+    let newcomer = check("newcomer").await;
+    assert_eq!((newcomer["allowed"].as_bool(), newcomer["retry_after"].as_u64()), (Some(true), Some(0)));
+    eventually("it is noticed", async || {
+        let health = server.admin("/health").await.json();
+        health["status"] == "degraded"
+            && health["reasons"][0].as_str().is_some_and(|why| why.contains("--max-keys"))
+    })
+    .await;
+    assert_eq!(server.metric("tidegate_evicted_keys_total").await, Some(101.0));
+    // Alerts go by what happens between two looks.
+    let next = AtomicU32::new(150);
+    eventually("it fires", async || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        check(&format!("invented {number}")).await;
+        is_active(&server, "keys_exhausted").await
+    })
+    .await;
 }

@@ -4,10 +4,13 @@
 //! its shards in ascending order, looks at every take, and only if all may go ahead changes anything.
 //!
 //! **The ceiling.** There are never more counters than [`MemoryStore::new`] was told (but for the shared ones
-//! below, whose number depends on the rules only). When a shard is full, counters at rest make room; when all are
-//! live, new keys share one counter per rule, quota and shard. Their users may be refused earlier than they
-//! should; nobody is ever unlimited.
+//! below, whose number depends on the rules only). When a shard is full, counters at rest make room. When all are live, one
+//! that has used little of its quota is evicted, and what it had used is remembered in a few bytes: whoever comes back
+//! goes on from there, or from what strangers with the same bytes had used, whichever is more. Where nothing can be evicted,
+//! because all counters are held, new keys share one counter per rule, quota and shard. Users may be refused earlier than they
+//! should; nobody is ever unlimited. See `docs/adr/0024-eviction-that-remembers.md`.
 
+mod evicted;
 mod holds;
 mod quotas;
 mod replays;
@@ -58,6 +61,7 @@ struct Aligned(Mutex<Shard>);
 /// The memory store.
 pub struct MemoryStore {
     shards: Box<[Aligned]>,
+    max_keys: usize,
     clock: Arc<dyn Clock>,
     overflowed: AtomicU64,
 }
@@ -70,6 +74,7 @@ impl MemoryStore {
         let shard = || Aligned(Mutex::new(Shard::new(max_keys.div_ceil(shards))));
         Self {
             shards: std::iter::repeat_with(shard).take(shards).collect(),
+            max_keys,
             clock,
             overflowed: AtomicU64::new(0),
         }
@@ -78,6 +83,16 @@ impl MemoryStore {
     /// How many counters there are.
     pub fn keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().keys()).sum()
+    }
+
+    /// Returns how many counters have been evicted to make room for others.
+    pub fn evicted(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.0.lock().evictions()).sum()
+    }
+
+    /// Returns how many counters there can be.
+    pub fn max_keys(&self) -> usize {
+        self.max_keys
     }
 
     /// How many takes had to use a shared counter because there was no room for their own.
@@ -212,7 +227,7 @@ impl Shards for Several<'_> {
 
 /// Finds out about every operation whether it may go ahead.
 fn look_at_all(group: &[Operation<'_>], now: Timestamp, shards: &mut impl Shards) -> SmallVec<[Looked; 4]> {
-    let look = |(index, op): (usize, &Operation<'_>)| shards.of(op).look(&op.take, ahead(group, index), now);
+    let look = |(index, op): (usize, &Operation<'_>)| shards.of(op).look(op, ahead(group, index), now);
     group.iter().enumerate().map(look).collect()
 }
 

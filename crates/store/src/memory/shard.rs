@@ -4,9 +4,10 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
-use tidegate_core::{Action, Algorithm, HoldId, Quota, Retry, Take, Timestamp, Verdict};
+use tidegate_core::{Action, Algorithm, HoldId, Operation, Quota, Retry, Span, Take, Timestamp, Verdict};
 
 use super::Fingerprint;
+use super::evicted::Evicted;
 use super::holds::{Hold, Holds};
 use super::quotas::Quotas;
 use super::replays::Replays;
@@ -14,6 +15,12 @@ use super::table::{Slot, Table};
 
 /// Slots of each table looked at for one to reuse when the shard is full.
 const SEARCH: usize = 16;
+
+/// Counters of each table among which one is chosen to make room, if none is at rest.
+const CHOICE: usize = 16;
+
+/// When to come back after a refusal for what others may have used.
+const UNDECIDED_RETRY: Span = Span::from_secs(1);
 
 /// Log entries a shard keeps per key of its ceiling before it starts to join them.
 const LOG_ENTRIES_PER_KEY: usize = 8;
@@ -37,6 +44,12 @@ struct Books {
     /// What was charged, apart from what was admitted: it is free however often it comes, and no number of requests
     /// keeps it from being remembered.
     charges: Replays,
+    /// What counters had used that had to make room.
+    evicted: Evicted,
+    /// How many those were.
+    evictions: u64,
+    /// Whether there has ever been a counter that several keys share.
+    has_shared: bool,
     keys: usize,
     max_keys: usize,
 }
@@ -101,6 +114,9 @@ impl Shard {
                 holds: Holds::new(max_keys),
                 replays: Replays::new(max_keys),
                 charges: Replays::new(max_keys),
+                evicted: Evicted::default(),
+                evictions: 0,
+                has_shared: false,
                 keys: 0,
                 max_keys,
             },
@@ -110,6 +126,11 @@ impl Shard {
     /// Counters here.
     pub(super) fn keys(&self) -> usize {
         self.books.keys
+    }
+
+    /// Returns how many counters had to make room for others.
+    pub(super) fn evictions(&self) -> u64 {
+        self.books.evictions
     }
 
     #[cfg(test)]
@@ -127,10 +148,17 @@ impl Shard {
         self.books.holds.is_full()
     }
 
-    /// Whether `take` would fit if `ahead` were consumed before it. Changes nothing but the passing of time.
-    pub(super) fn look(&mut self, take: &Take<'_>, ahead: u64, now: Timestamp) -> Looked {
-        self.make_room(take, now);
-        with_table!(self, take.quota.algorithm(), |table, books| books.look(table, take, ahead, now))
+    /// Whether the take of `op` would fit if `ahead` were consumed before it. Changes nothing but the passing of time, and
+    /// makes room if it may need a counter of its own.
+    pub(super) fn look(&mut self, op: &Operation<'_>, ahead: u64, now: Timestamp) -> Looked {
+        let Operation { take, action } = op;
+        let consumes = matches!(action, Action::Take | Action::Hold { .. } | Action::Charge);
+        if consumes {
+            self.make_room(take, now);
+        }
+        with_table!(self, take.quota.algorithm(), |table, books| {
+            books.look(table, take, ahead, consumes, now)
+        })
     }
 
     /// What `take` is told if nothing is done; `ahead` as for [`Self::look`].
@@ -155,7 +183,7 @@ impl Shard {
     pub(super) fn take(&mut self, take: &Take<'_>, now: Timestamp) -> (Verdict, bool) {
         self.make_room(take, now);
         with_table!(self, take.quota.algorithm(), |table, books| {
-            let looked = books.look(table, take, 0, now);
+            let looked = books.look(table, take, 0, true, now);
             let verdict = if looked.fits {
                 books.commit(table, take, Action::Take, &looked, now)
             } else {
@@ -165,7 +193,7 @@ impl Shard {
         })
     }
 
-    /// Looks for counters at rest to forget if `take` needs one of its own and the shard is full.
+    /// Makes room if `take` needs a counter of its own and the shard is full.
     fn make_room(&mut self, take: &Take<'_>, now: Timestamp) {
         if self.books.is_full() {
             let fingerprint = take.key.fingerprint();
@@ -173,8 +201,28 @@ impl Shard {
                 with_table!(self, take.quota.algorithm(), |table, _books| table.find(fingerprint).is_some());
             if !known {
                 self.sweep(now, SEARCH);
+                while self.books.is_full() && self.evict(now) {}
             }
         }
+    }
+
+    /// Has a counter make room that has used little of its quota, and remembers how much. False if none can.
+    #[cold]
+    fn evict(&mut self, now: Timestamp) -> bool {
+        let mut least: Option<(Algorithm, usize, u8)> = None;
+        for algorithm in Algorithm::ALL {
+            let found = with_table!(self, algorithm, |table, books| {
+                table.find_least_used(&books.quotas, now, CHOICE)
+            });
+            if let Some((at, share)) = found
+                && least.is_none_or(|(.., least)| share < least)
+            {
+                least = Some((algorithm, at, share));
+            }
+        }
+        let Some((algorithm, at, _)) = least else { return false };
+        with_table!(self, algorithm, |table, books| books.evict(table, at, now));
+        true
     }
 
     /// Replaces a hold's cost by that of `take`.
@@ -221,6 +269,7 @@ impl Shard {
     pub(super) fn tidy(&mut self, now: Timestamp) {
         self.books.replays.sweep(now);
         self.books.charges.sweep(now);
+        self.books.evicted.tidy(now);
         let overdue = self.books.holds.overdue(now);
         for algorithm in Algorithm::ALL {
             with_table!(self, algorithm, |table, books| {
@@ -241,6 +290,7 @@ impl Books {
         table: &mut Table<C>,
         take: &Take<'_>,
         ahead: u64,
+        consumes: bool,
         now: Timestamp,
     ) -> Looked {
         let fingerprint = take.key.fingerprint();
@@ -249,14 +299,15 @@ impl Books {
             return looked;
         }
         looked.slot = table.find(fingerprint);
-        if looked.slot.is_none() && self.is_full() {
+        if consumes && looked.slot.is_none() && self.is_full() {
             looked.overflowed = true;
             looked.fingerprint = shared_fingerprint(take);
             looked.slot = table.find(looked.fingerprint);
         }
         looked.free = take.cost > 0
             && take.request_id.is_some_and(|id| self.replays.is_free(looked.fingerprint, id, take.cost, now));
-        let cost = take.cost.saturating_add(ahead);
+        let before = self.used_before(table, take, &looked, now);
+        let cost = take.cost.saturating_add(ahead).saturating_add(before);
         let fits = match looked.slot {
             Some(id) => table.update(id, |slot| {
                 let quota = self.bring_up_to_date(slot, looked.fingerprint, &take.quota, now);
@@ -280,17 +331,18 @@ impl Books {
             return Verdict::blocked(take.quota);
         }
         let cost = if looked.free { 0 } else { take.cost.saturating_add(ahead) };
-        let verdict = match looked.slot_in(table) {
+        let looked = &Looked { slot: looked.slot_in(table), ..*looked };
+        let before = self.used_before(table, take, looked, now);
+        let verdict = match looked.slot {
             Some(id) => table.update(id, |slot| {
-                let verdict = slot.counter.look(self.quotas.get(slot.quota), cost, now);
+                let verdict =
+                    slot.counter.look(self.quotas.get(slot.quota), cost.saturating_add(before), now);
                 Verdict { held: slot.held && matches!(verdict.retry, Retry::After(_)), ..verdict }
             }),
-            None => {
-                let mut counter = C::default();
-                counter.advance(&take.quota, now);
-                counter.look(&take.quota, cost, now)
-            }
+            None => new_counter::<C>(take, before, now).look(&take.quota, cost, now),
         };
+        let by_others = (looked.overflowed || before > 0) && cost <= take.quota.capacity();
+        let verdict = if by_others { undecided(verdict) } else { verdict };
         if looked.free { Verdict { allowed: true, retry: Retry::Now, ..verdict } } else { verdict }
     }
 
@@ -310,12 +362,7 @@ impl Books {
             request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
             return self.report(table, take, looked, 0, now);
         }
-        let slot = looked.slot_in(table).unwrap_or_else(|| {
-            self.keys += 1;
-            let mut counter = C::default();
-            counter.advance(&take.quota, now);
-            table.insert(fingerprint, self.quotas.acquire(take.quota), counter)
-        });
+        let slot = looked.slot_in(table).unwrap_or_else(|| self.insert(table, take, looked, now));
         let crowded = table.entries() >= self.max_keys.saturating_mul(LOG_ENTRIES_PER_KEY);
         let verdict = table.update(slot, |slot| {
             let quota = self.quotas.get(slot.quota);
@@ -416,7 +463,10 @@ impl Books {
                 let quota = self.bring_up_to_date(slot, key, &asked, now);
                 (quota, if blocked { 0 } else { slot.counter.room(&quota) })
             }),
-            None => (take.quota, C::default().room(&take.quota)),
+            None => {
+                let before = self.used_before(table, take, looked, now);
+                (take.quota, new_counter::<C>(take, before, now).room(&take.quota))
+            }
         };
         if take.cost == 0 || id.is_some_and(|id| self.charges.is_free(key, id, take.cost, now)) {
             return;
@@ -442,6 +492,60 @@ impl Books {
     ) -> Verdict {
         let look = self.report(table, &Take { cost: 0, ..*take }, looked, 0, now);
         Verdict { allowed: true, retry: Retry::Now, ..look }
+    }
+
+    /// Adds a counter for a key that has none.
+    fn insert<C: Counter>(
+        &mut self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> usize {
+        let before = if looked.overflowed { 0 } else { self.used_before(table, take, looked, now) };
+        let (quota, counter) = (self.quotas.acquire(take.quota), new_counter(take, before, now));
+        let at = table.insert(looked.fingerprint, quota, counter);
+        table.update(at, |slot| slot.shared = looked.overflowed);
+        self.has_shared |= looked.overflowed;
+        self.keys += 1;
+        at
+    }
+
+    /// Returns how much the key of `take` may have used that the counter found does not know of, or a new one would not: before its
+    /// own was evicted, or of one that it shared with others.
+    #[inline]
+    fn used_before<C: Counter>(
+        &self,
+        table: &mut Table<C>,
+        take: &Take<'_>,
+        looked: &Looked,
+        now: Timestamp,
+    ) -> u64 {
+        if looked.slot.is_some() && !looked.overflowed {
+            return 0;
+        }
+        let evicted = self.evicted.used(take.key.fingerprint(), &take.quota, now);
+        if looked.overflowed || !self.has_shared {
+            return evicted;
+        }
+        let shared = table.find(shared_fingerprint(take)).map_or(0, |at| {
+            table.update(at, |slot| {
+                let quota = self.quotas.get(slot.quota);
+                slot.counter.advance(quota, now);
+                slot.counter.look(quota, 0, now).used()
+            })
+        });
+        evicted.saturating_add(shared)
+    }
+
+    /// Has the counter at `at` make room, and remembers what it had used.
+    fn evict<C: Counter>(&mut self, table: &mut Table<C>, at: usize, now: Timestamp) {
+        let seen = table.update(at, |slot| slot.counter.look(self.quotas.get(slot.quota), 0, now));
+        let (fingerprint, quota) = table.evict(at);
+        self.evicted.remember(fingerprint, seen.used(), &seen.quota, now + seen.reset_after, self.max_keys);
+        self.quotas.release(quota);
+        self.keys -= 1;
+        self.evictions += 1;
     }
 
     fn is_full(&self) -> bool {
@@ -489,6 +593,27 @@ impl Books {
         }
         slot.held = self.holds.any(key);
     }
+}
+
+/// Returns the counter of a key that has none but may have `used` so much before.
+fn new_counter<C: Counter>(take: &Take<'_>, used: u64, now: Timestamp) -> C {
+    let mut counter = C::default();
+    counter.advance(&take.quota, now);
+    if used > 0 {
+        counter.charge(&take.quota, used.min(take.quota.capacity()));
+    }
+    counter
+}
+
+/// Returns what those are told who are refused because of what others may have used: to come back soon, as nobody can say when
+/// there will be room.
+fn undecided(verdict: Verdict) -> Verdict {
+    let wait = match verdict.retry {
+        Retry::Now => return verdict,
+        Retry::After(wait) => wait.min(UNDECIDED_RETRY),
+        Retry::Never => UNDECIDED_RETRY,
+    };
+    Verdict { retry: Retry::After(wait), ..verdict }
 }
 
 /// The counter that new keys of one rule and quota share in this shard while there is no room for their own.

@@ -4,7 +4,11 @@ use tidegate_core::Timestamp;
 use tidegate_core::algorithm::Counter;
 
 use super::Fingerprint;
+use super::evicted::level;
 use super::quotas::{QuotaId, Quotas};
+
+/// Slots looked at for a counter to evict: there are seldom so many empty ones in a row.
+const MAX_STEPS: usize = 512;
 
 /// Counters by fingerprint: open addressing with linear probing.
 ///
@@ -18,6 +22,8 @@ pub(super) struct Table<C> {
     len: usize,
     /// Where the sweep goes on.
     hand: usize,
+    /// Where the search for a counter to evict goes on.
+    search: usize,
     /// What the counters keep outside their fixed size.
     entries: usize,
 }
@@ -28,13 +34,15 @@ pub(super) struct Slot<C> {
     fingerprint: Fingerprint,
     pub(super) quota: QuotaId,
     pub(super) held: bool,
+    /// Whether several keys share it.
+    pub(super) shared: bool,
     occupied: bool,
     pub(super) counter: C,
 }
 
 impl<C> Default for Table<C> {
     fn default() -> Self {
-        Self { slots: Vec::new(), len: 0, hand: 0, entries: 0 }
+        Self { slots: Vec::new(), len: 0, hand: 0, search: 0, entries: 0 }
     }
 }
 
@@ -86,7 +94,7 @@ impl<C: Counter> Table<C> {
         }
         self.len += 1;
         self.entries += counter.entries();
-        self.place(Slot { fingerprint, quota, held: false, occupied: true, counter })
+        self.place(Slot { fingerprint, quota, held: false, shared: false, occupied: true, counter })
     }
 
     /// Looks at the next `steps` slots in turn and forgets the counters at rest. Says how many were forgotten and
@@ -108,6 +116,42 @@ impl<C: Counter> Table<C> {
             self.hand = 0;
         }
         (forgotten, end)
+    }
+
+    /// Finds the one among the next `choice` counters that has used the smallest share of its quota, in the measure of [`level`].
+    /// Those that are shared or held have to stay.
+    pub(super) fn find_least_used(
+        &mut self,
+        quotas: &Quotas,
+        now: Timestamp,
+        choice: usize,
+    ) -> Option<(usize, u8)> {
+        let (mut least, mut seen) = (None, 0);
+        for _ in 0..MAX_STEPS.min(self.slots.len()) {
+            self.search = if self.search + 1 < self.slots.len() { self.search + 1 } else { 0 };
+            let slot = &mut self.slots[self.search];
+            if !slot.occupied || slot.held || slot.shared {
+                continue;
+            }
+            let quota = quotas.get(slot.quota);
+            let share = self.update(self.search, |slot| {
+                slot.counter.advance(quota, now);
+                level(slot.counter.look(quota, 0, now).used(), quota.capacity())
+            });
+            if least.is_none_or(|(_, least)| share < least) {
+                least = Some((self.search, share));
+            }
+            seen += 1;
+            if seen == choice {
+                break;
+            }
+        }
+        least
+    }
+
+    /// Takes out the counter at `at` and returns its key.
+    pub(super) fn evict(&mut self, at: usize) -> (Fingerprint, QuotaId) {
+        (self.slots[at].fingerprint, self.remove(at))
     }
 
     /// Gives back memory that many forgotten keys have left behind.
