@@ -78,10 +78,10 @@ async fn hostile_names_are_shown_and_do_nothing() {
     site.until("[...document.querySelectorAll('[data-test=hot-key]')].some(e => /<script>/.test(e.textContent) && e.querySelector('[data-test=hot]'))").await;
     site.is_whole("users").await;
     for kind in ["Addresses", "Tenants", "Descriptors", "Rules", "Tiers", "Countries"] {
-        let press = format!(
-            "[...document.querySelectorAll('button')].find(b => b.textContent === '{kind}').click();"
-        );
-        site.browser.eval(&press).await;
+        let button =
+            format!("[...document.querySelectorAll('button')].find(b => b.textContent === '{kind}')");
+        site.until(&format!("{button} !== undefined")).await;
+        site.browser.eval(&format!("{button}.click();")).await;
         site.is_whole(kind).await;
         if kind == "Descriptors" {
             site.until("document.querySelector('[data-test=refused-descriptors]').textContent.includes('who=<script>')").await;
