@@ -151,7 +151,8 @@ impl Builder {
     }
 
     /// Lets at most this many requests [wait](Limiter::check_or_wait) for their turn (default 10,000), of which at most 1,000
-    /// for one counter; beyond that they are refused at once.
+    /// for one counter, half of all for one rule, and a hundredth from one address, but 16 of both in any case; beyond that they are
+    /// refused at once.
     #[must_use]
     pub fn max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;

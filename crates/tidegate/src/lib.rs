@@ -205,4 +205,4 @@ pub use tidegate_store::{Clock, ManualClock, SystemClock};
 #[cfg(feature = "tower")]
 pub use tidegate_wire::HeaderStyle;
 pub use tiers::{TierAnswer, TierCache, TierLookup, TierOptions, TierStats};
-pub use waiting::{Waited, Waiting};
+pub use waiting::{TurnedAway, Waited, Waiting};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use tidegate::{Limiter, Waiting};
+use tidegate::{Limiter, TurnedAway, Waiting};
 
 use super::gauge;
 
@@ -16,6 +16,12 @@ pub(super) fn encode(limiter: &Limiter, encoder: &mut DescriptorEncoder<'_>) -> 
     let mut family = encoder.encode_descriptor("delayed", help, None, MetricType::Counter)?;
     for (outcome, count) in [("allowed", allowed), ("refused", refused), ("gone", gone)] {
         family.encode_family(&[("outcome", outcome)])?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    let TurnedAway { all, line, rule, address } = limiter.turned_away();
+    let help = "Requests refused because no place was left to wait, by whose share was used up";
+    let mut family = encoder.encode_descriptor("delays_turned_away", help, None, MetricType::Counter)?;
+    for (share, count) in [("all", all), ("line", line), ("rule", rule), ("address", address)] {
+        family.encode_family(&[("share", share)])?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
     }
     Ok(())
 }

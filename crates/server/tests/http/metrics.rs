@@ -68,6 +68,7 @@ async fn the_others_are_there_too() {
         ("tidegate_keys", 2.0),
         ("tidegate_overflowed_total", 0.0),
         ("tidegate_evicted_keys_total", 0.0),
+        ("tidegate_delays_turned_away_total{share=\"address\"}", 0.0),
         (concat!("tidegate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1.0),
     ] {
         assert_eq!(server.metric(series).await, Some(value), "{series}\n{text}");

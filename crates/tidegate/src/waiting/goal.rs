@@ -1,7 +1,13 @@
 //! What a request may wait for.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
+use tidegate_core::request::counted_ip;
+use tidegate_core::ruleset::DEFAULT_IPV6_PREFIX;
 use tidegate_core::{Request, RuleSet, Span};
+
+use super::shares::RuleKey;
 
 use crate::checked::RequestError;
 use crate::limiter::{Backend, Limiter, parse_path};
@@ -14,7 +20,10 @@ pub(super) type Counter = [u64; 2];
 pub(super) struct Goal {
     /// The rule's position in its rule set.
     pub(super) rule: u32,
+    pub(super) rule_key: RuleKey,
     pub(super) counter: Counter,
+    /// Where the request comes from, if that is known.
+    pub(super) address: Option<IpAddr>,
     /// What the request takes from it.
     pub(super) cost: u64,
     /// How long it may wait for it.
@@ -32,11 +41,13 @@ impl Limiter {
             Backend::Shared(shared) => shared.hashed_with(shared.secret()),
         };
         let demand = rules.demand(request, &path, &secret, self.clock.now());
+        let address = request.ip.map(|ip| counted_ip(ip, DEFAULT_IPV6_PREFIX));
         let goal = |(&rule, op): (&u32, &tidegate_core::Operation<'_>)| {
             let longest = rules.rule(rule).on_limit.longest()?;
             let take = &op.take;
             let waits = !take.shadow && (1..=take.quota.capacity()).contains(&take.cost);
-            waits.then(|| Goal { rule, counter: take.key.fingerprint(), cost: take.cost, longest })
+            let (rule_key, counter) = (take.key.rule_fingerprint(), take.key.fingerprint());
+            waits.then_some(Goal { rule, rule_key, counter, address, cost: take.cost, longest })
         };
         Ok(demand.rules.iter().zip(&demand.group).filter_map(goal).collect())
     }

@@ -1,6 +1,7 @@
 //! Who waits for what, in order.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::goal::{Counter, Goal};
+use super::shares::{RuleKey, Share, Shares, TurnedAway};
 
 /// How many requests wait at most unless told otherwise.
 pub(crate) const DEFAULT_MAX_WAITING: usize = 10_000;
@@ -36,6 +38,7 @@ pub struct Waiting {
 pub(crate) struct Lines {
     shards: [Mutex<HashMap<Counter, Line>>; SHARDS],
     most: usize,
+    shares: Shares,
     waiting: AtomicUsize,
     pub(super) allowed: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -64,6 +67,7 @@ impl Lines {
         Self {
             shards: Default::default(),
             most,
+            shares: Shares::of(most),
             waiting: AtomicUsize::new(0),
             allowed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -84,6 +88,10 @@ impl Lines {
             refused: self.refused.load(Ordering::Relaxed),
             gone: self.gone.load(Ordering::Relaxed),
         }
+    }
+
+    pub(super) fn turned_away(&self) -> TurnedAway {
+        self.shares.turned_away()
     }
 
     /// Has the heads of all lines ask again: what they were told may not be true by other rules.
@@ -107,20 +115,36 @@ impl Lines {
         shard.get(&counter).map_or(0, |line| line.queue.iter().map(|waiter| u128::from(waiter.cost)).sum())
     }
 
-    /// A place at the end of the line; `None` if too many wait already.
+    /// A place at the end of the line; `None` if too many wait already, in all or of this rule, counter or address.
     pub(super) fn join(&self, goal: &Goal) -> Option<Place<'_>> {
-        let room = |waiting: usize| (waiting < self.most).then_some(waiting + 1);
-        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        self.try_join(goal).inspect_err(|share| self.shares.turn_away(*share)).ok()
+    }
+
+    fn try_join(&self, goal: &Goal) -> Result<Place<'_>, Share> {
+        let held = self.take_places(goal)?;
         let mut shard = self.shard(goal.counter).lock();
         let line = shard.entry(goal.counter).or_default();
         if line.queue.len() >= MAX_IN_LINE {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            return Err(Share::Line);
         }
         let (id, called) = (line.next_id, Arc::new(Notify::new()));
         line.next_id += 1;
         line.queue.push_back(Waiter { id, cost: goal.cost, called: Arc::clone(&called) });
-        Some(Place { lines: self, counter: goal.counter, id, called })
+        Ok(Place { lines: self, counter: goal.counter, id, called, _held: held })
+    }
+
+    /// Counts one more that waits, of its rule and its address, too.
+    fn take_places(&self, goal: &Goal) -> Result<HeldPlaces<'_>, Share> {
+        let room = |waiting: usize| (waiting < self.most).then_some(waiting + 1);
+        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).map_err(|_| Share::All)?;
+        let (rule, address) = (goal.rule_key, goal.address);
+        match self.shares.take(rule, address) {
+            Ok(()) => Ok(HeldPlaces { lines: self, rule, address }),
+            Err(share) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Err(share)
+            }
+        }
     }
 
     fn leave(&self, counter: Counter, id: u64) {
@@ -128,7 +152,6 @@ impl Lines {
         let Some(line) = shard.get_mut(&counter) else { return };
         if let Ok(index) = line.queue.binary_search_by_key(&id, |waiter| waiter.id) {
             line.queue.remove(index);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
             if index == 0
                 && let Some(next) = line.queue.front()
             {
@@ -143,7 +166,9 @@ impl Lines {
     /// Whether there is no line and nobody is counted in one.
     #[cfg(test)]
     pub(super) fn holds_nothing(&self) -> bool {
-        self.is_empty() && self.shards.iter().all(|shard| shard.lock().is_empty())
+        self.is_empty()
+            && self.shares.holds_nothing()
+            && self.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "less than the number of shards")]
@@ -158,6 +183,21 @@ pub(super) struct Place<'l> {
     pub(super) counter: Counter,
     id: u64,
     called: Arc<Notify>,
+    _held: HeldPlaces<'l>,
+}
+
+/// One of all places, of those of a rule and of those of an address; given back when dropped.
+struct HeldPlaces<'l> {
+    lines: &'l Lines,
+    rule: RuleKey,
+    address: Option<IpAddr>,
+}
+
+impl Drop for HeldPlaces<'_> {
+    fn drop(&mut self) {
+        self.lines.shares.give_back(self.rule, self.address);
+        self.lines.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Place<'_> {

@@ -10,6 +10,7 @@
 
 mod goal;
 mod lines;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -25,6 +26,7 @@ use crate::spans;
 use goal::{Counter, Goal};
 pub use lines::Waiting;
 pub(crate) use lines::{DEFAULT_MAX_WAITING, Lines};
+pub use shares::TurnedAway;
 use turn::earliest;
 use visit::Visit;
 
@@ -80,6 +82,11 @@ impl Limiter {
     /// How many requests wait for their turn, and what became of those that did.
     pub fn waiting(&self) -> Waiting {
         self.lines.figures()
+    }
+
+    /// Returns how many requests were refused because there was no place for them to wait.
+    pub fn turned_away(&self) -> TurnedAway {
+        self.lines.turned_away()
     }
 
     /// Decides a request that was just refused, or else may have others before it.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tidegate_core::rule::OnLimit;
+use tidegate_core::rule::{Condition, OnLimit};
 use tidegate_core::{Algorithm, Facet, Quota, Retry, Rule, RuleSet, RuleSetParts, Timestamp};
 use tidegate_store::Clock;
 use tokio::task::{JoinHandle, yield_now};
@@ -185,6 +185,69 @@ async fn one_line_does_not_take_all_places() {
     settle().await;
     assert_eq!(limiter.waiting().now, MAX_IN_LINE);
     assert_eq!(log.who(), (1_000..1_010).collect::<Vec<_>>());
+}
+
+/// Has `user` ask from an address, in a task.
+fn spawn_from(limiter: &Arc<Limiter>, path: &'static str, user: String, ip: &str) -> JoinHandle<Waited> {
+    let (limiter, ip) = (Arc::clone(limiter), ip.parse().unwrap());
+    tokio::spawn(async move {
+        let request = Request { user: Some(&user), ip: Some(ip), ..Request::new(path) };
+        limiter.check_or_wait(&request, Instant::now(), PATIENT).await.unwrap()
+    })
+}
+
+/// Whoever makes up identities still has one address.
+#[tokio::test(start_paused = true)]
+async fn one_address_does_not_take_all_places() {
+    let limiter = limiter(vec![delaying("r", bucket(1, 1), 6_000_000)]);
+    let mut tasks = Vec::new();
+    for number in 0..300 {
+        let ip = if number % 2 == 0 { "2001:db8::1".to_owned() } else { format!("2001:db8::{number:x}") };
+        for _ in 0..2 {
+            tasks.push(spawn_from(&limiter, "/", format!("invented {number}"), &ip));
+        }
+    }
+    settle().await;
+    assert_eq!(limiter.waiting().now, 100, "a hundredth of all");
+    assert_eq!(limiter.turned_away(), TurnedAway { address: 200, ..TurnedAway::default() });
+    for _ in 0..2 {
+        tasks.push(spawn_from(&limiter, "/", "alice".to_owned(), "192.0.2.1"));
+    }
+    settle().await;
+    assert_eq!(limiter.waiting().now, 101, "others have their own");
+    for task in tasks {
+        let Waited { checked, waited } = task.await.unwrap();
+        let refused = checked.binding().unwrap().verdict.retry == Retry::After(Span::from_secs(1));
+        assert!(checked.allowed || (refused && waited.is_zero()), "refused as ever");
+    }
+    assert!(limiter.lines.holds_nothing());
+    let again = [0, 1].map(|_| spawn_from(&limiter, "/", "bob".to_owned(), "2001:db8::1"));
+    for task in again {
+        assert!(task.await.unwrap().checked.allowed, "what was taken has been given back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_rule_does_not_take_all_places() {
+    let path = |pattern: &str| Condition { path: Some(pattern.parse().unwrap()), ..Condition::default() };
+    let [first, second] = ["/first", "/second"].map(|pattern| {
+        let rule = delaying(&pattern[1..], bucket(1, 1), 6_000_000);
+        Rule { condition: path(pattern), ..rule }
+    });
+    let list = rules(vec![first, second], 1);
+    let limiter = Limiter::builder(list).clock(TokioClock::start()).max_waiting(64).build().unwrap();
+    let limiter = Arc::new(limiter);
+    let ask = |path, number: usize| {
+        spawn_from(&limiter, path, format!("user {}", number / 2), &format!("192.0.2.{}", number / 2))
+    };
+    let _first: Vec<_> = (0..100).map(|number| ask("/first", number)).collect();
+    settle().await;
+    assert_eq!(limiter.waiting().now, 32);
+    assert_eq!(limiter.turned_away(), TurnedAway { rule: 18, ..TurnedAway::default() });
+    let _second: Vec<_> = (0..100).map(|number| ask("/second", number)).collect();
+    settle().await;
+    assert_eq!(limiter.waiting().now, 64);
+    assert_eq!(limiter.turned_away().rule + limiter.turned_away().all, 2 * 18);
 }
 
 #[tokio::test(start_paused = true)]
