@@ -66,7 +66,7 @@ pub struct Config {
     pub grpc_tls: Option<TlsFiles>,
     /// How many connections each listener serves at once; more of them wait.
     pub max_connections: usize,
-    /// How many connections one address may have at once, trusted proxies apart: of a gateway's listener all count, of the
+    /// Maximum number of connections one address may have at once, trusted proxies apart: of a gateway's listener all count, of the
     /// others those on which no request has been authenticated yet, and there at most half of `max_connections`.
     pub connections_per_address: u32,
     /// Threads that requests are served on, if not on those of the runtime that the node runs on.

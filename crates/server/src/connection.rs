@@ -116,11 +116,11 @@ pub(crate) async fn drive(
     }
 }
 
-/// What has become of a connection.
+/// Result of driving a connection.
 enum Progress {
     /// It has ended.
     Ended,
-    /// What has begun on it is to be its last.
+    /// It is to end with what has begun on it.
     Final,
 }
 
@@ -143,9 +143,9 @@ async fn progress(
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     trust: Arc<Trust>,
-    /// Whether it is for a single request.
+    /// True if it is for a single request.
     single: bool,
-    /// Whether that request has been answered.
+    /// True once that request has been answered.
     answered: AtomicBool,
     /// Pieces read from the network, ever.
     reads: AtomicU32,

@@ -11,10 +11,10 @@ use crate::health::Concern;
 use crate::live::Kind;
 use crate::node::Node;
 
-/// How often to look.
+/// Interval between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long nothing has to be evicted for it to be over.
+/// Time without an eviction after which it is over.
 const CALM: Duration = Duration::from_secs(60);
 
 /// Keeps the node's health true to its memory store, for as long as this runs, if it has one.

@@ -54,7 +54,7 @@ pub struct Node {
     pub(crate) live: Live,
     pub(crate) settlements: Settlements,
     pub(crate) access: Access,
-    /// How many connections of each address its listeners take, but for a gateway's.
+    /// Limits on the connections of each address to its listeners, but for a gateway's.
     pub(crate) limiters: ConnectionLimiters,
     pub(crate) proxies: Proxies,
     pub(crate) header_styles: Vec<HeaderStyle>,

@@ -13,13 +13,13 @@ use crate::trust::Trust;
 /// Places in reserve: probes are few, and over in milliseconds.
 const RESERVED: u32 = 16;
 
-/// How many of them only callers on this machine get.
+/// Number of them that only callers on this machine get.
 const RESERVED_FOR_LOCAL: usize = 8;
 
-/// How many of them one address gets.
+/// Number of them that one address gets.
 const RESERVED_PER_ADDRESS: u32 = 4;
 
-/// How long a client with a reserved place may take.
+/// Time that a client with a reserved place may take.
 pub(crate) const RESERVED_PATIENCE: Patience =
     Patience { head: Duration::from_secs(2), idle: Duration::from_secs(2), take: Duration::from_secs(10) };
 

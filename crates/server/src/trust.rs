@@ -1,4 +1,4 @@
-//! What a connection's client has shown so far.
+//! Trust in the client of a connection, by what it has shown so far.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -23,7 +23,7 @@ pub(crate) struct Figures {
     pub(crate) store: Option<StoreFigures>,
     /// The share of connections that are taken, of the listener that has least room.
     pub(crate) connections: Option<f64>,
-    /// How often a counter in memory had to make room for another, or there was none.
+    /// Number of times a counter in memory had to make room for another, or there was no room.
     pub(crate) evicted: u64,
     /// A key that is asked for far more than others, if such are looked for and there is one.
     pub(crate) hot_key: Option<String>,

@@ -44,11 +44,11 @@ struct Books {
     /// What was charged, apart from what was admitted: it is free however often it comes, and no number of requests
     /// keeps it from being remembered.
     charges: Replays,
-    /// What counters had used that had to make room.
+    /// Usage of counters that had to make room.
     evicted: Evicted,
-    /// How many those were.
+    /// Number of those counters.
     evictions: u64,
-    /// Whether there has ever been a counter that several keys share.
+    /// True once there has been a counter that several keys share.
     has_shared: bool,
     keys: usize,
     max_keys: usize,
@@ -148,7 +148,7 @@ impl Shard {
         self.books.holds.is_full()
     }
 
-    /// Whether the take of `op` would fit if `ahead` were consumed before it. Changes nothing but the passing of time, and
+    /// Finds out whether the take of `op` would fit if `ahead` were consumed before it. Changes nothing but the passing of time, and
     /// makes room if it may need a counter of its own.
     pub(super) fn look(&mut self, op: &Operation<'_>, ahead: u64, now: Timestamp) -> Looked {
         let Operation { take, action } = op;

@@ -34,7 +34,7 @@ pub(super) struct Slot<C> {
     fingerprint: Fingerprint,
     pub(super) quota: QuotaId,
     pub(super) held: bool,
-    /// Whether several keys share it.
+    /// True if several keys share it.
     pub(super) shared: bool,
     occupied: bool,
     pub(super) counter: C,

@@ -1,4 +1,4 @@
-//! How many places each rule and each address has in all lines together.
+//! Shares of rules and addresses in the places of all lines together.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,11 +18,11 @@ pub(super) type RuleKey = [u64; 2];
 pub struct TurnedAway {
     /// All places were taken.
     pub all: u64,
-    /// Those for one counter.
+    /// The places for one counter were taken.
     pub line: u64,
-    /// Those for one rule: half of all.
+    /// The places for one rule, half of all, were taken.
     pub rule: u64,
-    /// Those for one address: a hundredth of all.
+    /// The places for one address, a hundredth of all, were taken.
     pub address: u64,
 }
 
@@ -43,7 +43,7 @@ struct Taken {
     addresses: HashMap<IpAddr, usize>,
 }
 
-/// Whose share is used up.
+/// Share that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     All,
