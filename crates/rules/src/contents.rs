@@ -66,7 +66,6 @@ impl Document {
 
     pub(crate) fn read_rules(&mut self, reader: &mut Reader<'_>, items: &[Node<'_>], defaults: Defaults) {
         self.states_rules = true;
-        self.rules.reserve(items.len());
         for (index, item) in items.iter().enumerate() {
             if reader.report.gives_up(items.len() - index) {
                 break;

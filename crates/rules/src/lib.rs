@@ -49,6 +49,7 @@ mod suggest;
 mod text;
 mod write;
 mod yaml;
+mod yaml_input;
 
 use std::sync::Arc;
 

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
 use crate::node::{Entry, Kind, MAX_DEPTH, MAX_NODES, Node};
 use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Place, Placed};
+use crate::yaml_input::{BoundedInput, Lookahead, MAX_SEPARATORS};
 
 /// How many times its own size a text may be by its aliases: enough for thousands of rules to share a `match`, too
 /// little for a bomb. What the aliases stand for shares memory, but rules that are made of it do not.
@@ -19,9 +20,11 @@ const FREE_GROWTH: usize = 256 * 1024;
 
 /// The documents of a YAML text. What cannot be parsed is reported, and ends the text.
 pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'t>> {
-    let events = Parser::new_from_str(content);
+    let lookahead = Lookahead::default();
+    let events = Parser::new(BoundedInput::new(content, lookahead.clone()));
     let max_aliased = content.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH);
-    let mut parser = Yaml { events, reader, anchors: HashMap::new(), nodes: 0, aliased: 0, max_aliased };
+    let mut parser =
+        Yaml { events, lookahead, reader, anchors: HashMap::new(), nodes: 0, aliased: 0, max_aliased };
     let mut documents = Vec::new();
     while let Ok((event, span)) = parser.next() {
         match event {
@@ -40,7 +43,8 @@ pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'
 struct Stop;
 
 struct Yaml<'t, 'r, 'x> {
-    events: Parser<'t, StrInput<'t>>,
+    events: Parser<'t, BoundedInput<'t>>,
+    lookahead: Lookahead,
     reader: &'r mut Reader<'x>,
     anchors: HashMap<usize, Node<'t>>,
     nodes: usize,
@@ -51,7 +55,23 @@ struct Yaml<'t, 'r, 'x> {
 
 impl<'t> Yaml<'t, '_, '_> {
     fn next(&mut self) -> Result<(Event<'t>, Span), Stop> {
-        match self.events.next() {
+        self.lookahead.begin();
+        let next = self.events.next();
+        if self.lookahead.is_too_far() {
+            let at = match &next {
+                Some(Ok((_, span))) => place(span.start),
+                Some(Err(error)) => place(*error.marker()),
+                None => Place::START,
+            };
+            return Err(self.stop(
+                at,
+                format!(
+                    "more than {MAX_SEPARATORS} commas, colons and brackets in one pair of brackets; write the list with `- `, \
+                     or the document as JSON"
+                ),
+            ));
+        }
+        match next {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => Err(self.stop(self.place_of(&error), syntax(&error))),
             None => Ok((Event::StreamEnd, Span::default())),

@@ -78,6 +78,29 @@ fn flat_aliases_of_rules_take_no_memory() {
 }
 
 #[test]
+fn long_lists_in_brackets_take_no_memory() {
+    // The whole of it could be a key, so that the parser would keep it until it is closed.
+    let text = format!("[{}]", "a,".repeat(MIB));
+    let problem = refused_within(60, &text).list()[0].to_string();
+    assert!(problem.starts_with("bomb.yaml:1:1: more than 100000 commas, colons and brackets"), "{problem}");
+    assert!(problem.ends_with("write the list with `- `, or the document as JSON"), "{problem}");
+    // It is known to be no key; no room is made for rules that there are not.
+    for part in ["{a: b},", "{a},\n"] {
+        refused_within(60, &format!("rules: &r [{}]", part.repeat(2 * MIB / part.len())));
+    }
+    // Many short ones, and long ones of JSON, are read as ever.
+    let rule = |number| {
+        format!(
+            "{{\"rule_id\": \"r{number}\", \"identifier_type\": \"global\", \"limit\": 5, \"window\": \"1s\"}}"
+        )
+    };
+    let rules: Vec<String> = (0..20_000).map(rule).collect();
+    for text in [format!("- {}\n", rules.join("\n- ")), format!("[{}]", rules.join(","))] {
+        assert_eq!(load(&[Source { name: "rules", text: &text }], 1).unwrap().len(), 20_000);
+    }
+}
+
+#[test]
 fn aliases_do_not_nest_deeper_than_values() {
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..100 {
