@@ -8,6 +8,7 @@ mod support;
 mod answers;
 mod aside;
 mod crowding;
+mod differential;
 mod downgrade;
 mod floods;
 mod frames;
