@@ -5,6 +5,7 @@
 mod busy;
 mod dashboard;
 mod failures;
+mod fuzz;
 mod jobs;
 mod npm;
 mod packages;
@@ -34,6 +35,8 @@ Commands:
           the tests of the dashboard's scripts, and of its files that are from elsewhere, only
   sim [OPTIONS]
           runs the failover protocol under random faults in virtual time (`cargo xtask sim --help`)
+  fuzz [--minutes M] [TARGET]...
+          looks for bytes that make a reader of untrusted input fail (`cargo xtask fuzz --help`)
   bench [--profile PROFILE] [NAME]...
           benchmarks, ratio first: those named, or all; built with `dist` unless another profile is named
   screenshots
@@ -46,6 +49,7 @@ Examples:
   cargo xtask bench in_process
   cargo xtask bench --profile release rate_limit
   cargo xtask sim --seeds 200000
+  cargo xtask fuzz --minutes 1 request_heads
 ";
 
 fn main() -> ExitCode {
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         [steps::VENDORED] => dashboard::check_vendored(&dashboard::folder()),
         ["dashboard"] => packages::install_missing().and_then(|()| steps::dashboard()),
         ["sim", options @ ..] => sim::run(options),
+        ["fuzz", options @ ..] => fuzz::run(options),
         ["bench", names @ ..] => packages::install_missing().and_then(|()| steps::bench(names)),
         ["screenshots"] => packages::install_missing().and_then(|()| steps::screenshots()),
         ["bless"] => steps::bless(),

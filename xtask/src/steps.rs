@@ -119,7 +119,7 @@ pub(crate) fn cargo_program() -> OsString {
 }
 
 /// Runs one step and says how long it took.
-fn step(name: &str, command: &mut Command) -> Result<(), String> {
+pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), String> {
     timed(name, || run(command))
 }
 

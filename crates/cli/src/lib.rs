@@ -12,6 +12,8 @@ mod config_file;
 mod decision;
 mod explain;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod launch;
 mod login;

@@ -3,6 +3,8 @@
 pub mod calls;
 mod cluster;
 mod fleet;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod keyring;
 mod member;
 mod membership;

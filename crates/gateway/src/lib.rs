@@ -25,6 +25,8 @@ mod exchange;
 mod finish;
 mod forward;
 mod forwarded;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod holding;
 mod hop;

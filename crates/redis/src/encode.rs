@@ -41,6 +41,21 @@ impl OwnedOp {
         }
     }
 
+    /// Returns a take of one under `quota`.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn take_one(quota: Quota) -> Self {
+        Self {
+            key: vec![7; 16],
+            quota,
+            cost: 1,
+            action: Action::Take,
+            request_id: None,
+            shadow: false,
+            denies: false,
+            is_local: true,
+        }
+    }
+
     /// Whether a request is turned away if this cannot be decided.
     pub(crate) fn denies(&self) -> bool {
         self.denies

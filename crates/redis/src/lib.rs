@@ -17,6 +17,8 @@ mod cluster;
 mod connect;
 mod encode;
 mod event_loops;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod inspect;
 mod key;
 mod lane;

@@ -1,9 +1,9 @@
 //! `tidegate simulate`: recorded traffic replayed in virtual time through the real engine.
 
 mod chart;
-mod combined_log;
+pub(crate) mod combined_log;
 mod input;
-mod json_line;
+pub(crate) mod json_line;
 mod log_text;
 mod progress;
 mod replay;

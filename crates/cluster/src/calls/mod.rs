@@ -12,7 +12,7 @@ mod desk;
 mod figures;
 mod grpc;
 mod link;
-mod message;
+pub(crate) mod message;
 mod peer;
 mod response;
 mod seals;
