@@ -132,7 +132,7 @@ pub(crate) struct ProxyOptions {
     pub(crate) api_key_query: Option<String>,
 
     /// How many tokens and API keys that are not good one address may show a minute before it is answered with 429; 0: any number
-    /// [default: 60]
+    /// [default: 600]
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_AUTH_FAILURES", help_heading = "Identity")]
     pub(crate) max_auth_failures: Option<u32>,
 

@@ -31,9 +31,9 @@ pub struct IdentityConfig {
     pub failures_per_minute: Option<NonZeroU32>,
 }
 
-/// How many failures an address may have a minute unless told otherwise: many clients may share it, and all their tokens may have
-/// expired at once. Who guesses one a second does not get far.
-const FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
+/// Failures that an address may have a minute unless told otherwise. Many clients may share it: one of them that keeps on
+/// trying with a token that has expired must not lock the others out, while ten guesses a second lead nowhere.
+const FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
 
 impl Default for IdentityConfig {
     fn default() -> Self {

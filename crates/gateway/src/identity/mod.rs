@@ -129,19 +129,24 @@ impl Identify {
         Ok(Who { user, tenant, tier, plan, api_key, request_id, ip, how })
     }
 
-    /// The token and the key that a request shows. Nothing is looked up for a `client` that has failed too often.
+    /// The token and the key that a request shows. Nothing is looked up for a `client` that has failed too often. A trusted proxy that
+    /// does not say who its client is stands for any number of them, and is not counted.
     fn proof<'a>(
         &self,
         head: &'a Parts,
         client: impl Fn() -> IpAddr,
     ) -> Result<(Option<Arc<jwt::Verified>>, Option<Sent<'a>>), NotAdmitted> {
         let Some(failures) = &self.failures else { return self.verify(head) };
-        if !failures.is_quiet() && self.shows_something(head) {
-            failures.admit(client())?;
+        let counted = || Some(client()).filter(|ip| !self.trusted.trusts(*ip));
+        if !failures.is_quiet()
+            && self.shows_something(head)
+            && let Some(ip) = counted()
+        {
+            failures.admit(ip)?;
         }
         let proof = self.verify(head);
         if proof.as_ref().is_err_and(|refused| refused.status == StatusCode::UNAUTHORIZED) {
-            failures.note(client());
+            counted().into_iter().for_each(|ip| failures.note(ip));
         }
         proof
     }

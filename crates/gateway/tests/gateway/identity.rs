@@ -188,6 +188,10 @@ async fn failures_are_limited_by_address() {
     }
     assert_eq!(backend.requests(), 2);
     assert_eq!(from("192.0.2.3", "x-api-key", "swordfish").await.status, 200, "others have theirs");
+    for _ in 0..5 {
+        let told = ask(&gateway, &[("x-api-key", "catfish")]).await;
+        assert_eq!(told.status, 401, "a proxy that does not say who its client is stands for many");
+    }
 
     let gateway = setup(0).start().await;
     for _ in 0..100 {
