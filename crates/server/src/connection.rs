@@ -80,10 +80,11 @@ pub(crate) async fn drive(
     let mut closing = false;
     let mut cut = None;
     let end = max_age.and_then(|age| Instant::now().checked_add(age));
+    let present = phase.clone();
     loop {
         tokio::select! {
             biased;
-            ended = progress(connection.as_mut(), activity, closing) => match ended {
+            ended = progress(connection.as_mut(), activity, &present, closing) => match ended {
                 Progress::Ended => return,
                 // A client that may not ask is not waited for as long as others are.
                 Progress::Final => cut = Instant::now().checked_add(patience.head),
@@ -128,13 +129,20 @@ enum Progress {
 async fn progress(
     mut connection: Pin<&mut impl GracefulConnection>,
     activity: &Activity,
+    phase: &watch::Receiver<Phase>,
     closing: bool,
 ) -> Progress {
-    poll_fn(|cx| match connection.as_mut().poll(cx) {
-        Poll::Ready(_) => Poll::Ready(Progress::Ended),
-        // Responses are sent by driving the connection, so that whatever says this has been said when it was driven.
-        Poll::Pending if !closing && activity.is_final() => Poll::Ready(Progress::Final),
-        Poll::Pending => Poll::Pending,
+    poll_fn(|cx| {
+        // A request that comes with the news is answered as one that came after it.
+        if phase.has_changed().unwrap_or_default() && *phase.borrow() == Phase::Leaving {
+            activity.leave();
+        }
+        match connection.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(Progress::Ended),
+            // Responses are sent by driving the connection, so that whatever says this has been said when it was driven.
+            Poll::Pending if !closing && activity.is_final() => Poll::Ready(Progress::Final),
+            Poll::Pending => Poll::Pending,
+        }
     })
     .await
 }
