@@ -43,7 +43,8 @@ async fn without_an_answer_it_is_given_back() {
         assert!(start.elapsed() < PATIENT, "held for ever");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(start.elapsed() >= Duration::from_secs(1), "not before its time");
+    // Redis counts whole milliseconds, the last of which may have begun before the hold.
+    assert!(start.elapsed() >= Duration::from_millis(999), "not before its time");
     assert!(!tell(&limiter, lost, 200, Some("7")).await);
     assert_eq!(left(&limiter).await, [500]);
 }
