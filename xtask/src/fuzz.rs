@@ -109,7 +109,7 @@ fn fuzz(fuzzer: &Path, target: &str, minutes: u64) -> Result<(), String> {
         format!("-max_total_time={}", minutes * 60),
         format!("-artifact_prefix={}/", findings.display()),
     ]);
-    run.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"]);
+    run.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-print_funcs=0", "-verbosity=0"]);
     run.arg(learned).args(seeds(target));
     steps::step(target, &mut run)
         .map_err(|error| format!("{error}; the input is in {}", findings.display()))
