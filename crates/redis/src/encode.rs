@@ -341,6 +341,8 @@ impl<'b> Reply<'b> {
         };
         let (allowed, held) = (flags & ALLOWED != 0, flags & HELD != 0);
         let reset_after = Span::from_millis(reset);
+        // Clients are told so, whatever it is that answers.
+        let remaining = remaining.min(quota.capacity());
         Some(Outcome::Verdict(Verdict { allowed, remaining, reset_after, retry, held, quota }))
     }
 }
