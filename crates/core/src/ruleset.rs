@@ -336,6 +336,12 @@ impl RuleSet {
         &self.headers
     }
 
+    /// Returns the name of the tier or plan that a request has: that of its user, or else of its tenant, or else the default.
+    pub fn tier_of(&self, request: &Request<'_>) -> Option<&str> {
+        let level = self.tiers.levels(request).user?;
+        self.tiers().get(level.name.get()).map(|named| &*named.name)
+    }
+
     /// Returns true if the tier or plan of the request's user is worth a look-up: a rule asks for it, and neither the request nor the
     /// rule documents name one that is known here.
     pub fn wants_tier(&self, request: &Request<'_>) -> bool {

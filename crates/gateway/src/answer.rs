@@ -85,6 +85,12 @@ impl<'a> Own<'a> {
         self
     }
 
+    /// With the number of seconds after which to retry.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        Self { retry_after: Some(seconds), ..self }
+    }
+
     /// With the methods that would do.
     pub(crate) fn allow(mut self, methods: &'static str) -> Self {
         self.headers.insert(ALLOW, HeaderValue::from_static(methods));
@@ -176,9 +182,11 @@ impl<'a> Own<'a> {
 impl From<NotAdmitted> for Own<'_> {
     fn from(refused: NotAdmitted) -> Self {
         let NotAdmitted { status, error, message, www_authenticate, retry_after } = refused;
-        let mut own = Self::new(status, error, message).authenticate(www_authenticate);
-        own.headers.extend(retry_after.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))));
-        Self { retry_after, ..own }
+        let own = Self::new(status, error, message).authenticate(www_authenticate);
+        match retry_after {
+            Some(seconds) => own.retry_after(seconds),
+            None => own,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::proxy::{Proxy, too_large};
 use crate::routes::{HostHeader, Route};
 use crate::spans;
 use crate::upgrade::Tunnel;
-use crate::upstream::{Failure, Protocol, ServerId, Ticket};
+use crate::upstream::{Failure, Protocol, ServerId, Ticket, UpstreamPermit};
 
 /// A request that was allowed, on its way to a server.
 pub(crate) struct Errand {
@@ -39,6 +39,8 @@ pub(crate) struct Errand {
     pub(crate) source: Option<Arc<Source>>,
     /// What is held for it.
     pub(crate) holding: Option<Holding>,
+    /// Its room at the upstream, if that has a limit on requests in flight.
+    pub(crate) permit: Option<UpstreamPermit>,
     /// What the client is to be told about limits.
     pub(crate) limits: Limits,
     pub(crate) record: Option<Box<Record>>,
@@ -88,6 +90,12 @@ impl Errand {
         drop(span);
         let took = started.elapsed();
         self.proxy.metrics.upstream.observe(took);
+        let mut permit = self.permit.take();
+        if let Some(permit) = &mut permit {
+            permit.responded();
+        }
+        // A tunnel may last for days, and takes next to nothing of a server.
+        ticket.keep(permit.filter(|_| response.status() != StatusCode::SWITCHING_PROTOCOLS));
         if let Some(holding) = holding {
             holding.answered(response.status().as_u16(), response.headers());
         }
@@ -164,6 +172,9 @@ impl Errand {
             }
             ticket.failed(failure, Instant::now());
             self.proxy.metrics.failed(failure);
+            if let (Failure::Timeout, Some(permit)) = (failure, &mut self.permit) {
+                permit.responded();
+            }
             if left == 0 || !self.may_go_again(failure) {
                 return Err(failed(Some(failure)));
             }

@@ -17,6 +17,7 @@ use hyper::body::{Body as _, Incoming};
 use tidegate::{Checked, Status, Waited};
 use tidegate_core::header_names::HeaderUse;
 use tidegate_core::request::{Fields, canonical_ip};
+use tidegate_overload::PriorityClass;
 use tidegate_server::front::{Connected, Node, Phase};
 use tidegate_server::traces::check_within;
 use tidegate_wire::{RefusalBody, headers};
@@ -37,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
 use crate::spans;
 use crate::target::{self, Target};
+use crate::upstream::{LoadShedder, Shed, UpstreamPermit};
 
 /// The answer to a request, once there is one.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response<Answer>> + Send>>;
@@ -172,7 +174,7 @@ impl Proxy {
             return Err(too_large(most));
         }
         let asked = Asked { peer, head: &head, target: &target, who: &who, route: &route, size, arrived };
-        let (limits, holding) = self.decide(&asked, record).await?;
+        let Admitted { limits, holding, permit: room } = self.decide(&asked, record).await?;
         let uri = target.forwarded(&head, &route)?;
         let host = target.host_value();
         // The key has done its duty, and what is borrowed from the head cannot go along with it.
@@ -187,7 +189,7 @@ impl Proxy {
         };
         let (proxy, record_sent) = (Arc::clone(self), record.take());
         let mut errand =
-            Errand { proxy, route, head, uri, host, source, holding, limits, record: record_sent };
+            Errand { proxy, route, head, uri, host, source, holding, permit: room, limits, record: record_sent };
         let client = errand.prepare(peer, &who);
         let sent = match permit {
             None => errand.run(client).await,
@@ -218,12 +220,29 @@ impl Proxy {
         refusal.map_or(Ok(()), |refusal| Err(Own::bad_request("ambiguous_header", refusal.message)))
     }
 
-    /// Has the limiter decide. What the client is to be told about limits goes into its answer.
+    /// Finds room for a request at its upstream, or sheds it.
+    async fn find_room<'s>(
+        &self,
+        shedder: &'s LoadShedder,
+        request: &tidegate_core::Request<'_>,
+        arrived: Instant,
+        record: &mut Option<Box<Record>>,
+    ) -> Result<Room<'s>, Own<'static>> {
+        let limiter = self.node.limiter();
+        let class = limiter.tier_of(request, arrived, |tier| shedder.class(tier)).await;
+        let room = match limiter.may_delay() {
+            true => shedder.check(class).map(|()| Room::Later(shedder, class)),
+            false => shedder.admit(class).map(Room::Taken),
+        };
+        room.map_err(|shed| overloaded(shed, record))
+    }
+
+    /// Has the upstream's limit on requests in flight and then the limiter decide. A request that is shed counts for no rule.
     async fn decide(
         &self,
         asked: &Asked<'_>,
         record: &mut Option<Box<Record>>,
-    ) -> Result<(Limits, Option<Holding>), Own<'_>> {
+    ) -> Result<Admitted, Own<'_>> {
         let node = &self.node;
         let host = asked.target.plain_host();
         let (headers, host) = (&asked.head.headers, host.as_deref());
@@ -238,6 +257,10 @@ impl Proxy {
             ..tidegate_core::Request::new(asked.target.path.as_str())
         });
         let wrong = |message: String| Own::bad_request("invalid_request", message);
+        let mut room = match asked.route.group().shedder() {
+            Some(shedder) => Some(self.find_room(shedder, &request, asked.arrived, record).await?),
+            None => None,
+        };
         let Waited { mut checked, waited } = if node.may_wait() || node.limiter().may_delay() {
             // As long as the rules say.
             let asked = node.ask_or_wait(&request, asked.arrived, Duration::MAX).instrument(check_within());
@@ -254,12 +277,36 @@ impl Proxy {
             record.decided(&checked, asked.arrived.elapsed(), waited);
         }
         let status = match (checked.status, checked.allowed) {
-            (_, true) => return Ok((limits, checked.take_held().map(|held| Holding::new(node, held)))),
+            (_, true) => {
+                let holding = checked.take_held().map(|held| Holding::new(node, held));
+                let permit = match room.take() {
+                    Some(Room::Taken(permit)) => Some(permit),
+                    Some(Room::Later(shedder, class)) => {
+                        Some(shedder.admit(class).map_err(|shed| overloaded(shed, record).with(limits.clone()))?)
+                    }
+                    None => None,
+                };
+                return Ok(Admitted { limits, holding, permit });
+            }
             (Status::Unavailable, false) => StatusCode::SERVICE_UNAVAILABLE,
             (_, false) => StatusCode::TOO_MANY_REQUESTS,
         };
         Err(Own::refusal(status, RefusalBody::new(&checked, node.documentation_url()), limits))
     }
+}
+
+/// A request that may go on to a server.
+struct Admitted {
+    limits: Limits,
+    holding: Option<Holding>,
+    permit: Option<UpstreamPermit>,
+}
+
+/// Room for a request at its upstream.
+enum Room<'a> {
+    Taken(UpstreamPermit),
+    /// There is some now, to be taken when the request's turn has come: one that waits is not in flight.
+    Later(&'a LoadShedder, PriorityClass),
 }
 
 /// A request that is to be decided.
@@ -315,6 +362,15 @@ pub(crate) fn outcome(checked: &Checked) -> &'static str {
 fn no_route() -> Own<'static> {
     let message = "there is no route for this host, method and path";
     Own::new(StatusCode::NOT_FOUND, "no_route", message)
+}
+
+fn overloaded(shed: Shed, record: &mut Option<Box<Record>>) -> Own<'static> {
+    if let Some(record) = record {
+        record.decision = Some("shed");
+    }
+    let message = "the service has as many requests in flight as it can serve; retry later";
+    let own = Own::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message);
+    own.retry_after(shed.retry_after)
 }
 
 fn too_many(limits: &Limits) -> Own<'static> {

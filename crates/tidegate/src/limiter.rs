@@ -263,6 +263,18 @@ impl Limiter {
         }
     }
 
+    /// Calls `read` with the name of the tier or plan that `request` has: that of its user, or else of its tenant, or else the default.
+    /// Looks it up first if need be, as a decision would.
+    pub async fn tier_of<T>(
+        &self,
+        request: &Request<'_>,
+        arrived: Instant,
+        read: impl FnOnce(Option<&str>) -> T,
+    ) -> T {
+        let found = self.find_tiers(request, arrived).await;
+        read(self.rules.load().tier_of(&found.add_to(request)))
+    }
+
     /// Returns what [`find_tiers`](Self::find_tiers) would, if it is known here.
     fn recall_tiers(
         &self,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::balance::{Turns, least};
 use super::server::Entry;
 use super::{
-    Balance, Clients, GroupClient, Member, Server, ServerId, ServerStatus, Settings, Ticket, TlsError,
+    Balance, Clients, GroupClient, LoadShedder, Member, Server, ServerId, ServerStatus, Settings, Ticket, TlsError,
 };
 
 /// A group of servers, any of which can answer.
@@ -24,6 +24,7 @@ pub struct Group {
     turns: Mutex<Turns>,
     cursor: AtomicUsize,
     desperate: AtomicU64,
+    shedder: Option<Arc<LoadShedder>>,
 }
 
 /// Why there is no such group.
@@ -83,7 +84,13 @@ impl Group {
         let turns = Mutex::new(Turns::new(servers.len()));
         let desperate = AtomicU64::new(old.map_or(0, Self::desperate_picks));
         let cursor = AtomicUsize::new(0);
-        Self { name: name.into(), settings, members, servers, clients, turns, cursor, desperate }
+        let shedder = settings.concurrency.as_ref().map(|concurrency| {
+            let known = old.and_then(|old| old.shedder.clone());
+            known.filter(|known| known.settings() == concurrency).unwrap_or_else(|| {
+                Arc::new(LoadShedder::new(concurrency.clone()))
+            })
+        });
+        Self { shedder, name: name.into(), settings, members, servers, clients, turns, cursor, desperate }
     }
 
     /// This group with all that an older one of its name knows: how servers are doing, and open connections. If
@@ -172,6 +179,11 @@ impl Group {
     /// How its servers are doing at `now`.
     pub fn servers(&self, now: Instant) -> Vec<ServerStatus> {
         self.servers.iter().map(|server| server.status(now)).collect()
+    }
+
+    /// Returns what sheds requests that its servers have no room for, if there is a limit on requests in flight.
+    pub fn shedder(&self) -> Option<&Arc<LoadShedder>> {
+        self.shedder.as_ref()
     }
 
     /// How often a server was picked though none that was left was known to be well.

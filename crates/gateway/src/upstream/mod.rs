@@ -5,6 +5,7 @@
 
 mod balance;
 mod checks;
+mod concurrency;
 mod connect;
 mod group;
 mod health;
@@ -17,6 +18,7 @@ mod ticket;
 mod tls;
 
 pub use checks::Checks;
+pub use concurrency::{LoadShedder, Shed, UpstreamPermit};
 pub use connect::{Clients, Connector, GroupClient};
 pub use group::{Group, GroupError};
 pub use health::{Checkup, Turn};
@@ -25,7 +27,7 @@ pub use passive::{Admission, Passive};
 pub(crate) use pool::{Lease, Pool};
 pub use server::{LastProblem, Server, ServerId, ServerStatus};
 pub use settings::{
-    Balance, HealthCheck, Member, PassiveCheck, Protocol, Settings, StatusRange, Statuses, TlsFiles,
+    Balance, Concurrency, ConcurrencyLimit, HealthCheck, Member, PassiveCheck, Protocol, Settings, StatusRange, Statuses, TlsFiles,
 };
 pub use ticket::{Failure, Ticket};
 pub use tls::TlsError;

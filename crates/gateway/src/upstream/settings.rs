@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tidegate_overload::{Headroom, LimitBounds};
+
 use super::Origin;
 
 /// Everything about a group but its name and its servers.
@@ -29,6 +31,26 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// How many connections are kept for later, per server.
     pub max_idle: usize,
+    /// Limit on requests in flight at all its servers together, if there is one.
+    pub concurrency: Option<Concurrency>,
+}
+
+/// Limit on requests in flight, and which tiers may fill how much of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    /// The limit.
+    pub limit: ConcurrencyLimit,
+    /// Shares of it by tier.
+    pub headroom: Headroom,
+}
+
+/// Greatest number of requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConcurrencyLimit {
+    /// Always the same.
+    Fixed(NonZeroU32),
+    /// As many as the servers can serve, learned from response times.
+    Adaptive(LimitBounds),
 }
 
 impl Default for Settings {
@@ -43,6 +65,7 @@ impl Default for Settings {
             response_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
             max_idle: 64,
+            concurrency: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::server::Entry;
-use super::{Lease, Origin, Pool, Server, ServerId};
+use super::{Lease, Origin, Pool, Server, ServerId, UpstreamPermit};
 use crate::body::Outgoing;
 
 /// How an attempt failed.
@@ -72,12 +72,13 @@ pub struct Ticket {
     entry: Entry,
     settled: bool,
     lease: Option<Lease<Outgoing>>,
+    permit: Option<UpstreamPermit>,
 }
 
 impl Ticket {
     pub(super) fn new(server: Arc<Server>, entry: Entry) -> Self {
         server.begin();
-        Self { server, entry, settled: false, lease: None }
+        Self { server, entry, settled: false, lease: None, permit: None }
     }
 
     /// Where to go.
@@ -93,6 +94,11 @@ impl Ticket {
     /// The answer comes by a connection of the server's pool.
     pub(crate) fn comes_by(&mut self, lease: Lease<Outgoing>) {
         self.lease = Some(lease);
+    }
+
+    /// Keeps the request's room at the upstream as long as the response takes.
+    pub(crate) fn keep(&mut self, permit: Option<UpstreamPermit>) {
+        self.permit = permit;
     }
 
     /// All of the answer is there.
