@@ -33,6 +33,15 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
+    pub(crate) fn of<B>(request: &'a http::Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+
     /// The facts every request has: method, path, headers. An extractor adds who asks.
     pub fn request(&self) -> Request<'a> {
         Request { method: Some(self.method.as_str()), headers: self.headers, ..Request::new(self.uri.path()) }
@@ -180,12 +189,7 @@ impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
     }
 
     fn extract<'a, B>(&self, request: &'a http::Request<B>) -> Request<'a> {
-        charged_at_once((self.extract)(Head {
-            method: request.method(),
-            uri: request.uri(),
-            headers: request.headers(),
-            extensions: request.extensions(),
-        }))
+        charged_at_once((self.extract)(Head::of(request)))
     }
 
     fn answer(&self, checked: Result<Checked, RequestError>) -> Answer {
@@ -212,7 +216,7 @@ fn charged_at_once(request: Request<'_>) -> Request<'_> {
     Request { hold: None, ..request }
 }
 
-fn json(status: StatusCode, body: &impl serde::Serialize) -> Box<Response<String>> {
+pub(crate) fn json(status: StatusCode, body: &impl serde::Serialize) -> Box<Response<String>> {
     let mut response = Response::new(serde_json::to_string(body).unwrap_or_default());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

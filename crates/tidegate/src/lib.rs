@@ -169,6 +169,9 @@
 //!
 //! **An HTTP service** is limited by a layer (feature `tower`): see `RateLimitLayer`, and the examples `axum` and
 //! `custom_extractor`. It does not tell answers, so rules with a charge take at once what they would have held.
+//!
+//! **A service that gets more requests than it can serve** sheds some by a second layer, `LoadShedLayer`: as many are in flight as it can
+//! serve at full throughput, and requests of higher tiers go first. See [`overload`] for how the limit is found.
 
 mod builder;
 mod checked;
@@ -177,6 +180,8 @@ mod held;
 #[cfg(feature = "tower")]
 mod layer;
 mod limiter;
+#[cfg(feature = "tower")]
+mod load_shed;
 mod shared;
 mod spans;
 mod tiers;
@@ -189,6 +194,8 @@ pub use held::{Held, Settlement};
 #[cfg(feature = "tower")]
 pub use layer::{Head, LimitedFuture, RateLimitLayer, RateLimited};
 pub use limiter::Limiter;
+#[cfg(feature = "tower")]
+pub use load_shed::{LoadShed, LoadShedFuture, LoadShedLayer};
 #[cfg(feature = "cluster")]
 pub use tidegate_cluster as cluster;
 pub use tidegate_core as core;
@@ -196,6 +203,7 @@ pub use tidegate_core::{
     Algorithm, Condition, Decision, Facet, Fields, Identifier, Quota, Request, Retry, Rule, RuleSet,
     RuleSetParts, Span, Status, Timestamp, Verdict,
 };
+pub use tidegate_overload as overload;
 #[cfg(feature = "redis")]
 pub use tidegate_redis as redis;
 #[cfg(feature = "documents")]
