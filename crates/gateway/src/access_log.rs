@@ -48,7 +48,7 @@ pub(crate) struct Line<'a> {
     pub(crate) request_id: Option<&'a str>,
     /// 0: the client did not wait for an answer.
     pub(crate) status: u16,
-    /// `allowed`, `refused`, `failed_open`, `unavailable`; none: it was not asked for.
+    /// `allowed`, `refused`, `failed_open`, `unavailable`, `shed`; none: it was not asked for.
     pub(crate) decision: Option<&'static str>,
     /// The rule that decided.
     pub(crate) rule: Option<&'a str>,

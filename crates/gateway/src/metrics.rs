@@ -1,5 +1,6 @@
 //! What the gateway counts. Labels are classes of statuses, kinds of failures, and servers by their configured names.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,13 +11,14 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Value, json};
 use tidegate::store::Histogram;
+use tidegate_overload::InFlightStats;
 use tidegate_server::front::{ConnectionLimiter, Shown};
 
 use crate::access_log::AccessLog;
 use crate::identity::Identify;
 use crate::proxy::Proxy;
 use crate::routes::LiveRoutes;
-use crate::upstream::{Failure, Group, ServerStatus};
+use crate::upstream::{Failure, Group, LoadShedder, ServerStatus};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const FAILURES: [&str; 3] = ["connect", "reset", "timeout"];
@@ -99,6 +101,7 @@ impl Shown for Display {
         let observed = metrics.upstream.read();
         histogram.encode_histogram::<NoLabelSet>(observed.sum, observed.count, &observed.buckets, None)?;
         self.encode_servers(encoder)?;
+        self.encode_load(encoder)?;
         let tunnels = metrics.tunnels.load(Ordering::Relaxed) as u64;
         let help = "Connections that were switched to another protocol, such as WebSocket";
         let gauge = encoder.encode_descriptor("gateway_tunnels", help, None, MetricType::Gauge)?;
@@ -143,6 +146,38 @@ impl Display {
         }
     }
 
+    /// Writes limits on requests in flight, and requests that were shed because of them.
+    fn encode_load(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+        let routes = self.routes.load();
+        let shedders: Vec<(&str, &Arc<LoadShedder>)> =
+            routes.groups().iter().filter_map(|group| Some((group.name(), group.shedder()?))).collect();
+        let stats: Vec<(&str, InFlightStats)> =
+            shedders.iter().map(|(upstream, shedder)| (*upstream, shedder.stats())).collect();
+        let help = "Requests in flight at an upstream with a limit on them";
+        let mut family = encoder.encode_descriptor("in_flight", help, None, MetricType::Gauge)?;
+        for (upstream, stats) in &stats {
+            let gauge = ConstGauge::new(u64::from(stats.in_flight));
+            gauge.encode(family.encode_family(&[("upstream", *upstream)])?)?;
+        }
+        let help = "Limit on requests in flight at an upstream";
+        let mut family = encoder.encode_descriptor("in_flight_limit", help, None, MetricType::Gauge)?;
+        for (upstream, stats) in &stats {
+            let gauge = ConstGauge::new(u64::from(stats.limit));
+            gauge.encode(family.encode_family(&[("upstream", *upstream)])?)?;
+        }
+        let mut shed: BTreeMap<String, u64> = BTreeMap::new();
+        for (tier, count) in shedders.iter().flat_map(|(_, shedder)| shedder.shed_by_class()) {
+            *shed.entry(tier.to_ascii_lowercase()).or_default() += count;
+        }
+        let help = "Requests that were shed to protect the service, by tier and reason";
+        let mut family = encoder.encode_descriptor("shed", help, None, MetricType::Counter)?;
+        for (tier, count) in &shed {
+            let labels = [("tier", tier.as_str()), ("reason", "in_flight")];
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+        }
+        Ok(())
+    }
+
     fn encode_servers(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         let now = Instant::now();
         let routes = self.routes.load();
@@ -168,6 +203,17 @@ impl Display {
     }
 }
 
+fn load_status(shedder: &LoadShedder) -> Value {
+    let InFlightStats { limit, in_flight, base_latency } = shedder.stats();
+    let shed: BTreeMap<&str, u64> = shedder.shed_by_class().collect();
+    json!({
+        "limit": limit,
+        "in_flight": in_flight,
+        "base_latency_ms": base_latency.map(|base| (base.as_secs_f64() * 1_000_000.0).round() / 1_000.0),
+        "shed": shed,
+    })
+}
+
 fn group_status(group: &Group, now: Instant) -> Value {
     let server = |server: ServerStatus| {
         json!({
@@ -181,5 +227,10 @@ fn group_status(group: &Group, now: Instant) -> Value {
         })
     };
     let servers: Vec<Value> = group.servers(now).into_iter().map(server).collect();
-    json!({ "upstream": group.name(), "servers": servers, "desperate_picks": group.desperate_picks() })
+    json!({
+        "upstream": group.name(),
+        "servers": servers,
+        "desperate_picks": group.desperate_picks(),
+        "concurrency": group.shedder().map(|shedder| load_status(shedder)),
+    })
 }

@@ -188,8 +188,18 @@ impl Proxy {
             None => None,
         };
         let (proxy, record_sent) = (Arc::clone(self), record.take());
-        let mut errand =
-            Errand { proxy, route, head, uri, host, source, holding, permit: room, limits, record: record_sent };
+        let mut errand = Errand {
+            proxy,
+            route,
+            head,
+            uri,
+            host,
+            source,
+            holding,
+            permit: room,
+            limits,
+            record: record_sent,
+        };
         let client = errand.prepare(peer, &who);
         let sent = match permit {
             None => errand.run(client).await,
@@ -238,11 +248,7 @@ impl Proxy {
     }
 
     /// Has the upstream's limit on requests in flight and then the limiter decide. A request that is shed counts for no rule.
-    async fn decide(
-        &self,
-        asked: &Asked<'_>,
-        record: &mut Option<Box<Record>>,
-    ) -> Result<Admitted, Own<'_>> {
+    async fn decide(&self, asked: &Asked<'_>, record: &mut Option<Box<Record>>) -> Result<Admitted, Own<'_>> {
         let node = &self.node;
         let host = asked.target.plain_host();
         let (headers, host) = (&asked.head.headers, host.as_deref());
@@ -281,9 +287,9 @@ impl Proxy {
                 let holding = checked.take_held().map(|held| Holding::new(node, held));
                 let permit = match room.take() {
                     Some(Room::Taken(permit)) => Some(permit),
-                    Some(Room::Later(shedder, class)) => {
-                        Some(shedder.admit(class).map_err(|shed| overloaded(shed, record).with(limits.clone()))?)
-                    }
+                    Some(Room::Later(shedder, class)) => Some(
+                        shedder.admit(class).map_err(|shed| overloaded(shed, record).with(limits.clone()))?,
+                    ),
                     None => None,
                 };
                 return Ok(Admitted { limits, holding, permit });

@@ -42,6 +42,19 @@ pub(super) struct Upstream {
     pub(super) response_timeout: Option<String>,
     pub(super) idle_timeout: Option<String>,
     pub(super) max_idle: Option<u64>,
+    pub(super) concurrency: Option<TextOr<ConcurrencyEntry>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConcurrencyEntry {
+    #[serde(default)]
+    pub(super) adaptive: bool,
+    pub(super) min: Option<u64>,
+    pub(super) initial: Option<u64>,
+    pub(super) max: Option<u64>,
+    pub(super) limit: Option<u64>,
+    pub(super) headroom: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -145,6 +158,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
 
             fn visit_str<E: Error>(self, text: &str) -> Result<TextOr<T>, E> {
                 Ok(TextOr::Text(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(number.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(number.to_string()))
             }
 
             // `off` is a text in one version of YAML and means this in another.

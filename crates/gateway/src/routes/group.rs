@@ -10,6 +10,7 @@ use http::uri::{Authority, PathAndQuery};
 use tidegate_core::Span;
 use tidegate_server::warn_if_exposed;
 
+use super::concurrency;
 use super::document::{Health, PassiveEntry, ServerEntry, TextOr, Tls, Upstream};
 use crate::upstream::{
     Group, HealthCheck, Member, PassiveCheck, Protocol, Settings, StatusRange, Statuses, TlsFiles,
@@ -32,7 +33,7 @@ impl Wrong {
     }
 
     /// The value, or `None` after having told why there is none.
-    fn ok<T, E: ToString>(&mut self, result: Result<T, E>) -> Option<T> {
+    pub(super) fn ok<T, E: ToString>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.add(error.to_string())).ok()
     }
 
@@ -78,7 +79,7 @@ impl Wrong {
         }
     }
 
-    fn count(&mut self, what: &str, number: Option<u64>, most: u32, usual: u32) -> NonZeroU32 {
+    pub(super) fn count(&mut self, what: &str, number: Option<u64>, most: u32, usual: u32) -> NonZeroU32 {
         NonZeroU32::new(self.number(what, number, 1..=most, usual)).unwrap_or(NonZeroU32::MIN)
     }
 
@@ -146,6 +147,7 @@ pub(super) fn group(name: &str, entry: &Upstream) -> Result<Group, Vec<String>> 
             usual.idle_timeout,
         ),
         max_idle: wrong.number("max_idle", entry.max_idle, 0..=100_000, 64) as usize,
+        concurrency: entry.concurrency.as_ref().and_then(|entry| concurrency::concurrency(&mut wrong, entry)),
     };
     let https = members.iter().filter(|member| member.origin.is_https()).count();
     if entry.protocol == Protocol::Auto && https < members.len() {

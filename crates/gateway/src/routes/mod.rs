@@ -14,6 +14,7 @@
 //! routes do not match, those of the next wider host are asked.
 
 mod compile;
+mod concurrency;
 mod document;
 mod feed;
 mod group;

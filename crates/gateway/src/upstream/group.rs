@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use super::balance::{Turns, least};
 use super::server::Entry;
 use super::{
-    Balance, Clients, GroupClient, LoadShedder, Member, Server, ServerId, ServerStatus, Settings, Ticket, TlsError,
+    Balance, Clients, GroupClient, LoadShedder, Member, Server, ServerId, ServerStatus, Settings, Ticket,
+    TlsError,
 };
 
 /// A group of servers, any of which can answer.
@@ -86,9 +87,9 @@ impl Group {
         let cursor = AtomicUsize::new(0);
         let shedder = settings.concurrency.as_ref().map(|concurrency| {
             let known = old.and_then(|old| old.shedder.clone());
-            known.filter(|known| known.settings() == concurrency).unwrap_or_else(|| {
-                Arc::new(LoadShedder::new(concurrency.clone()))
-            })
+            known
+                .filter(|known| known.settings() == concurrency)
+                .unwrap_or_else(|| Arc::new(LoadShedder::new(concurrency.clone())))
         });
         Self { shedder, name: name.into(), settings, members, servers, clients, turns, cursor, desperate }
     }

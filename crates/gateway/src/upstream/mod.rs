@@ -27,7 +27,8 @@ pub use passive::{Admission, Passive};
 pub(crate) use pool::{Lease, Pool};
 pub use server::{LastProblem, Server, ServerId, ServerStatus};
 pub use settings::{
-    Balance, Concurrency, ConcurrencyLimit, HealthCheck, Member, PassiveCheck, Protocol, Settings, StatusRange, Statuses, TlsFiles,
+    Balance, Concurrency, ConcurrencyLimit, HealthCheck, Member, PassiveCheck, Protocol, Settings,
+    StatusRange, Statuses, TlsFiles,
 };
 pub use ticket::{Failure, Ticket};
 pub use tls::TlsError;

@@ -16,6 +16,7 @@ mod forwarding;
 mod hanging_up;
 mod health;
 mod identity;
+mod overload;
 mod padding;
 mod protocols;
 mod refusals;

@@ -18,14 +18,14 @@ fn routes_to(backend: &Scripted) -> String {
 }
 
 /// Writes as editors and configuration management do: all or nothing.
-fn put(path: &Path, text: &str) {
+pub(crate) fn put(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, path).unwrap();
 }
 
 /// A gateway that follows two files.
-async fn following(folder: &TempDir) -> Running {
+pub(crate) async fn following(folder: &TempDir) -> Running {
     let [rules, routes] = ["rules.yaml", "routes.yaml"].map(|name| FileSource::new(folder.path().join(name)));
     let Setup { gateway, node, .. } = Setup::to(&[([127, 0, 0, 1], 1).into()]);
     let gateway = Gateway::bind(gateway, node, RulesFeed::watch(rules), RoutesFeed::watch(Box::new(routes)));
