@@ -127,6 +127,12 @@ impl Shown for Display {
         Ok(())
     }
 
+    fn shed(&self) -> u64 {
+        let routes = self.routes.load();
+        let shedders = routes.groups().iter().filter_map(|group| group.shedder());
+        shedders.flat_map(|shedder| shedder.shed_by_class()).map(|(_, shed)| shed).sum()
+    }
+
     fn status(&self) -> Value {
         let now = Instant::now();
         let routes = self.routes.load();

@@ -110,6 +110,11 @@ pub trait Shown: Send + Sync {
 
     /// How it is, at a glance.
     fn status(&self) -> serde_json::Value;
+
+    /// Returns the number of requests that were shed to protect the service, since the start.
+    fn shed(&self) -> u64 {
+        0
+    }
 }
 
 /// What belongs to rules in force, which keep it.

@@ -66,6 +66,10 @@ impl Seen<'_> {
                     recent.evicted
                 )
             }),
+            Alert::Overload => (recent.shed > 0).then(|| {
+                let shed = recent.shed;
+                format!("clients ask for more than the service can serve: {shed} requests were shed")
+            }),
             Alert::Rejections => {
                 let share = recent.refused_share();
                 (recent.decisions >= settings.least && share > settings.rejections)

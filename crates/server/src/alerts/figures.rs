@@ -7,7 +7,7 @@ use tidegate::store::{BreakerState, Shard, Store};
 use tidegate_core::Mode;
 
 use crate::keys_watch::short_of_room;
-use crate::node::Node;
+use crate::node::{Node, Shown};
 
 /// Figures of a node. Counts are since it started.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +25,8 @@ pub(crate) struct Figures {
     pub(crate) connections: Option<f64>,
     /// Number of times a counter in memory had to make room for another, or there was no room.
     pub(crate) evicted: u64,
+    /// Number of requests that were shed to protect the service.
+    pub(crate) shed: u64,
     /// A key that is asked for far more than others, if such are looked for and there is one.
     pub(crate) hot_key: Option<String>,
 }
@@ -96,6 +98,7 @@ impl Figures {
             store: node.limiter.shared().map(|store| store_figures(store, loads)),
             connections: None,
             evicted: node.limiter.memory().map_or(0, short_of_room),
+            shed: node.gateway().map_or(0, Shown::shed),
             hot_key: hot_key(node),
         }
     }

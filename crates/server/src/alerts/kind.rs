@@ -35,6 +35,7 @@ pub(crate) enum Alert {
     ReplicationLag,
     ConnectionsExhausted,
     KeysExhausted,
+    Overload,
     Rejections,
     ThroughputDrop,
     Degraded,
@@ -42,7 +43,7 @@ pub(crate) enum Alert {
 
 impl Alert {
     /// All of them, each at its own number.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::StoreDown,
         Self::BreakerOpen,
         Self::StoreErrors,
@@ -55,6 +56,7 @@ impl Alert {
         Self::ReplicationLag,
         Self::ConnectionsExhausted,
         Self::KeysExhausted,
+        Self::Overload,
         Self::Rejections,
         Self::ThroughputDrop,
         Self::Degraded,
@@ -74,6 +76,7 @@ impl Alert {
             Self::ReplicationLag => "replication_lag",
             Self::ConnectionsExhausted => "connections_exhausted",
             Self::KeysExhausted => "keys_exhausted",
+            Self::Overload => "overload",
             Self::Rejections => "rejections",
             Self::ThroughputDrop => "throughput_drop",
             Self::Degraded => "degraded",
@@ -94,6 +97,7 @@ impl Alert {
             | Self::ReplicationLag
             | Self::ConnectionsExhausted
             | Self::KeysExhausted
+            | Self::Overload
             | Self::Rejections
             | Self::ThroughputDrop
             | Self::Degraded => Severity::Warning,

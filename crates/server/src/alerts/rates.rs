@@ -20,6 +20,7 @@ struct Look {
     calls: u64,
     errors: u64,
     evicted: u64,
+    shed: u64,
     latency: Vec<(f64, u64)>,
 }
 
@@ -31,6 +32,7 @@ pub(super) struct Recent {
     pub(super) calls: u64,
     pub(super) errors: u64,
     pub(super) evicted: u64,
+    pub(super) shed: u64,
     pub(super) latency: Vec<(f64, u64)>,
     pub(super) over: Duration,
 }
@@ -46,6 +48,7 @@ impl Looks {
             calls: shards().map(|shard| shard.calls).sum(),
             errors: shards().map(|shard| shard.errors).sum(),
             evicted: figures.evicted,
+            shed: figures.shed,
             latency: figures.latency.clone(),
         });
         // The second is enough to tell what happened since the first that is too old.
@@ -87,6 +90,7 @@ fn between(from: Option<&Look>, to: Option<&Look>) -> Recent {
         calls: to.calls.saturating_sub(from.calls),
         errors: to.errors.saturating_sub(from.errors),
         evicted: to.evicted.saturating_sub(from.evicted),
+        shed: to.shed.saturating_sub(from.shed),
         latency: latency.map(|(i, (bound, count))| (*bound, count.saturating_sub(before(i)))).collect(),
         over: to.at.saturating_duration_since(from.at),
     }

@@ -123,6 +123,7 @@ const CASES: &[(Alert, Change, Change, u64)] = &[
         |b| b.figures.connections = Some(0.94),
         60,
     ),
+    (Alert::Overload, |bench| bench.figures.shed += 1, |_| {}, 60),
     (Alert::KeysExhausted, |bench| bench.figures.evicted += 1, |_| {}, 60),
     (Alert::Rejections, |bench| bench.decide(21, 0), |bench| bench.decide(20, 0), 60),
     (Alert::Degraded, |b| b.figures.mode = Mode::Emergency, |b| b.figures.mode = Mode::Normal, 60),
