@@ -10,7 +10,7 @@ use crate::packages::workspace;
 use crate::test_output::Count;
 
 /// The benchmarks, by the package that has them.
-const BENCHES: [(&str, &str); 13] = [
+const BENCHES: [(&str, &str); 14] = [
     ("in_process", "tidegate"),
     ("memory", "tidegate"),
     ("http", "tidegate-server"),
@@ -24,6 +24,7 @@ const BENCHES: [(&str, &str); 13] = [
     ("observe", "tidegate-cli"),
     ("gateway", "tidegate-cli"),
     ("threads", "tidegate-cli"),
+    ("pressure", "tidegate-cli"),
     ("simulate", "tidegate-cli"),
 ];
 
