@@ -221,7 +221,10 @@ fn name_in(host: &str) -> Option<&str> {
     // As most are, which need not be taken apart with more care.
     let is_port =
         |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
-    if !name.is_empty() && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)) {
+    if !name.is_empty()
+        && !has_empty_label(name)
+        && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
+    {
         return Some(name);
     }
     let authority = host.parse::<Authority>().ok().filter(is_plain)?;
@@ -232,7 +235,14 @@ fn name_in(host: &str) -> Option<&str> {
 /// Whether it is a name or an address, with a port or without. URLs may have more in that place, such as lists; no host has.
 fn is_plain(authority: &Authority) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    !authority.host().is_empty() && authority.as_str().bytes().all(plain)
+    let name = authority.host();
+    !name.is_empty() && !has_empty_label(name) && authority.as_str().bytes().all(plain)
+}
+
+/// Whether a name has nothing before a dot. Without the dot at its end, such as `.` would be no host to rules, and one to others.
+fn has_empty_label(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.first() == Some(&b'.') || bytes.windows(2).any(|pair| pair == b"..")
 }
 
 #[cfg(test)]
@@ -358,11 +368,14 @@ mod tests {
         assert_eq!(host("/", &[], v11), Err("invalid_host"));
         assert_eq!(host("/", &[], Version::HTTP_10), Ok(None));
         assert_eq!(host("/", &[("host", "a"), ("host", "a")], v11), Err("invalid_host"));
-        for bad in ["", "a b", "a/b", "user@a", "a:b:c"] {
+        for bad in ["", "a b", "a/b", "user@a", "a:b:c", ".", "..", ".a", "a..b", "a..", ".:80", "a..:80"] {
             assert_eq!(host("/", &[("host", bad)], v11), Err("invalid_host"), "{bad}");
         }
         assert_eq!(host("http://u@b.example/", &[], v11), Err("invalid_host"));
-        assert_eq!(host("http://a,b/", &[], v11), Err("invalid_host"));
+        for bad in ["a,b", ".", "..", "a..b", "a..:80"] {
+            assert_eq!(host(&format!("http://{bad}/"), &[], v11), Err("invalid_host"), "{bad}");
+        }
+        assert_eq!(host("/", &[("host", "a.example.")], v11), ours("a.example."));
         let v2 = Version::HTTP_2;
         assert_eq!(host("https://b.example/", &[("host", "a.example")], v2), Err("invalid_host"));
         assert_eq!(host("https://b.example/", &[("host", "B.example")], v2), ours("b.example"));
