@@ -4,7 +4,7 @@ use jsonc_parser::errors::{ParseError, ParseErrorKind};
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{ParseStringErrorKind, Scanner, ScannerOptions};
 
-use crate::node::{Entry, Kind, MAX_DEPTH, MAX_NODES, Node};
+use crate::node::{Entry, Kind, MAX_DEPTH, Node, NodeBudget};
 use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Cursor, Place, Placed};
@@ -49,7 +49,7 @@ pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'
         at: Place::START,
         token: None,
         reader,
-        nodes: 0,
+        nodes: NodeBudget::of(content.len()),
     };
     let mut values = Vec::new();
     while parser.advance().is_ok() && parser.token.is_some() {
@@ -71,7 +71,7 @@ struct Json<'t, 'r, 'x> {
     token: Option<Token<'t>>,
     at: Place,
     reader: &'r mut Reader<'x>,
-    nodes: usize,
+    nodes: NodeBudget,
 }
 
 impl<'t> Json<'t, '_, '_> {
@@ -109,14 +109,16 @@ impl<'t> Json<'t, '_, '_> {
         Stop
     }
 
+    /// Counts a value or key.
+    fn count(&mut self) -> Result<(), Stop> {
+        self.nodes.take().map_err(|message| self.stop(message))
+    }
+
     /// The value that starts with the present token; ends at its last token.
     fn value(&mut self, depth: usize) -> Result<Node<'t>, Stop> {
-        self.nodes += 1;
+        self.count()?;
         if depth > MAX_DEPTH {
             return Err(self.stop(format!("nested more than {MAX_DEPTH} levels deep; flatten it")));
-        }
-        if self.nodes > MAX_NODES {
-            return Err(self.stop(format!("more than {MAX_NODES} values; split the text into several")));
         }
         let at = self.at;
         let kind = match self.token.take() {
@@ -158,6 +160,7 @@ impl<'t> Json<'t, '_, '_> {
         }
         loop {
             let key_at = self.at;
+            self.count()?;
             let key = match self.token.take() {
                 Some(Token::String(key)) => Placed { at: key_at, value: key },
                 other => return Err(self.unexpected("a key in double quotes", other.as_ref())),

@@ -8,8 +8,41 @@ use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Place, Placed};
 
-/// The most values one text may hold: more than 100,000 rules have, and no danger to memory.
-pub(crate) const MAX_NODES: usize = 4_000_000;
+/// The most values one text may hold, however large it is: more than 100,000 rules have.
+const MAX_NODES: usize = 4_000_000;
+
+/// Bytes of a text for each value in it. A value takes some hundred bytes while it is read, so that this bounds what a text takes.
+const BYTES_FOR_A_NODE: usize = 4;
+
+/// Values that any text may hold, so that short ones may be dense.
+const FREE_NODES: usize = 20_000;
+
+/// Counts the values of a text, keys included.
+#[derive(Debug)]
+pub(crate) struct NodeBudget {
+    used: usize,
+    most: usize,
+}
+
+impl NodeBudget {
+    /// Creates the budget for a text of `bytes`.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self { used: 0, most: MAX_NODES.min(bytes / BYTES_FOR_A_NODE + FREE_NODES) }
+    }
+
+    /// Counts a value, or says why there must be no more.
+    pub(crate) fn take(&mut self) -> Result<(), String> {
+        self.used += 1;
+        if self.used <= self.most {
+            return Ok(());
+        }
+        let Self { most, .. } = self;
+        Err(format!(
+            "more than {most} values, which is a value for every {BYTES_FOR_A_NODE} bytes of the text and {FREE_NODES}, or the most \
+             there may be; remove those that say nothing, or split the text into several"
+        ))
+    }
+}
 
 /// The deepest nesting; documents need six levels.
 pub(crate) const MAX_DEPTH: usize = 64;

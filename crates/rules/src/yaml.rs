@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, Tag};
 
-use crate::node::{Entry, Kind, MAX_DEPTH, MAX_NODES, Node};
+use crate::node::{Entry, Kind, MAX_DEPTH, Node, NodeBudget};
 use crate::problem::quoted;
 use crate::reader::Reader;
 use crate::text::{Place, Placed};
@@ -23,8 +23,15 @@ pub(crate) fn parse<'t>(reader: &mut Reader<'_>, content: &'t str) -> Vec<Node<'
     let lookahead = Lookahead::default();
     let events = Parser::new(BoundedInput::new(content, lookahead.clone()));
     let max_aliased = content.len().saturating_mul(MAX_GROWTH).saturating_add(FREE_GROWTH);
-    let mut parser =
-        Yaml { events, lookahead, reader, anchors: HashMap::new(), nodes: 0, aliased: 0, max_aliased };
+    let mut parser = Yaml {
+        events,
+        lookahead,
+        reader,
+        anchors: HashMap::new(),
+        nodes: NodeBudget::of(content.len()),
+        aliased: 0,
+        max_aliased,
+    };
     let mut documents = Vec::new();
     while let Ok((event, span)) = parser.next() {
         match event {
@@ -47,7 +54,7 @@ struct Yaml<'t, 'r, 'x> {
     lookahead: Lookahead,
     reader: &'r mut Reader<'x>,
     anchors: HashMap<usize, Node<'t>>,
-    nodes: usize,
+    nodes: NodeBudget,
     /// Bytes that the aliases so far stand for, and the most they may.
     aliased: usize,
     max_aliased: usize,
@@ -121,13 +128,8 @@ impl<'t> Yaml<'t, '_, '_> {
     }
 
     fn check_size(&mut self, at: Place, depth: usize) -> Result<(), Stop> {
-        self.nodes += 1;
-        self.check_depth(at, depth)?;
-        if self.nodes > MAX_NODES {
-            let message = format!("more than {MAX_NODES} values; split the text into several");
-            return Err(self.stop(at, message));
-        }
-        Ok(())
+        self.nodes.take().map_err(|message| self.stop(at, message))?;
+        self.check_depth(at, depth)
     }
 
     fn check_depth(&mut self, at: Place, depth: usize) -> Result<(), Stop> {

@@ -100,6 +100,30 @@ fn long_lists_in_brackets_take_no_memory() {
     }
 }
 
+/// Each value takes more memory than it takes to write it.
+#[test]
+fn many_short_values_take_no_memory() {
+    let times = |part: &str| part.repeat(3 * MIB / part.len());
+    for text in [
+        times("- a\n"),
+        times("-\n"),
+        times("- - a\n"),
+        times("- [a]\n"),
+        times("- a:\n"),
+        format!("rules:\n{}", times("  - a: b\n")),
+        format!("[{}1]", times("1,")),
+        format!("[{}1]", times("1,   ")),
+        format!("[{}1]", times("[],")),
+        format!("[{}1]", times("{\"a\":1},")),
+        format!("{{{}\"a\":1}}", times("\"a\":1,")),
+        format!("{{{}\"a\":1}}", times("\"a\":1,  ")),
+    ] {
+        refused_within(60, &text);
+    }
+    let problem = refused_within(60, &times("-\n")).list()[0].to_string();
+    assert!(problem.contains("more than 806432 values") && problem.contains("remove"), "{problem}");
+}
+
 #[test]
 fn aliases_do_not_nest_deeper_than_values() {
     let mut text = "a0: &a0 [x]\n".to_owned();
