@@ -3,6 +3,7 @@
 //! Each source is a real server on this machine; nodes are in this process, and are asked over real connections.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -148,6 +149,10 @@ async fn connect(to: SocketAddr) -> SendRequest<Full<Bytes>> {
 async fn answer(client: &mut SendRequest<Full<Bytes>>) -> String {
     let body = Full::new(Bytes::from_static(br#"{"user":"a","resource":"/one","cost":0}"#));
     let request = Request::post("/v1/check").header(header::HOST, "127.0.0.1").body(body).expect("a request");
+    ask(client, request).await
+}
+
+async fn ask(client: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> String {
     client.ready().await.expect("a connection");
     let answer = client.send_request(request).await.expect("an answer");
     let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
@@ -186,6 +191,32 @@ async fn administer(number: u64) -> Vec<(&'static str, f64)> {
     let begun = Instant::now();
     book.change(vec![put("r0", 1)], &author()).await.expect("a change");
     times.push(("put a rule", milliseconds(begun.elapsed())));
+    times.extend(over_http(&path, book).await);
+    times
+}
+
+/// Has a node list the rules of a file to an administrator.
+async fn over_http(path: &Path, book: RuleBook) -> Vec<(&'static str, f64)> {
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let config = Config { http: anywhere, grpc: anywhere, admin: anywhere, ..Config::default() };
+    let feed = RulesFeed::watch(FileSource::new(path)).with_book(book);
+    let server = Server::bind(config, feed).await.expect("a server");
+    let mut client = connect(server.addresses().admin).await;
+    let running = tokio::spawn(server.run(std::future::pending()));
+    let mut times = Vec::new();
+    for (name, path) in [("GET /v1/documents", "/v1/documents"), ("GET /v1/rules", "/v1/rules")] {
+        let mut rounds = Vec::new();
+        for _ in 0..5 {
+            let request = Request::get(path).header(header::HOST, "127.0.0.1");
+            let begun = Instant::now();
+            let answer = ask(&mut client, request.body(Full::default()).expect("a request")).await;
+            rounds.push(begun.elapsed());
+            assert!(answer.contains("r999"), "all rules are listed: {answer:.200}");
+        }
+        let [median] = percentiles(&mut rounds, [500]);
+        times.push((name, median));
+    }
+    running.abort();
     times
 }
 

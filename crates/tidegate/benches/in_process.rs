@@ -47,6 +47,7 @@ fn main() {
     }
     contestants.parts();
     matching();
+    paths();
 }
 
 /// The ways to decide, over the same keys.
@@ -262,6 +263,36 @@ fn matching() {
         let ns = median((0..ROUNDS).map(|_| time(&order, 1, demand)).collect());
         let least = *least.get_or_insert(ns);
         println!("| {count} | {ns:.0} | {:.2} |", ns / least);
+    }
+}
+
+/// Bringing a path into normal form, by its length: eight times the bytes are to take eight times as long, however it is encoded.
+fn paths() {
+    const CALLS: u32 = 2_000;
+    let plain = |bytes: usize| "/segment".repeat(bytes / 8);
+    let kinds: [(&str, &dyn Fn(usize) -> String); 3] = [
+        ("plain", &plain),
+        ("`%2525…`", &|bytes| format!("/%{}", "25".repeat((bytes - 2) / 2))),
+        ("`%2541%2541…`", &|bytes| format!("/{}", "%2541".repeat((bytes - 1) / 5))),
+    ];
+    println!("\npaths: µs to bring one into normal form (median of {ROUNDS} rounds), and against 1 KiB\n");
+    println!("| path | 1 KiB | 2 KiB | 4 KiB | 8 KiB |");
+    println!("|---|---|---|---|---|");
+    for (name, path) in kinds {
+        let paths = [1_024, 2_048, 4_096, 8_192].map(path);
+        let mut rounds: [Vec<f64>; 4] = Default::default();
+        for _ in 0..ROUNDS {
+            for (path, round) in paths.iter().zip(&mut rounds) {
+                let start = Instant::now();
+                for _ in 0..CALLS {
+                    black_box(tidegate::core::Path::parse(black_box(path)).is_ok());
+                }
+                round.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(CALLS));
+            }
+        }
+        let figures = rounds.map(median);
+        let cells = figures.map(|figure| format!("{figure:.2} ({:.1})", figure / figures[0]));
+        println!("| {name} | {} |", cells.join(" | "));
     }
 }
 
