@@ -70,9 +70,14 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// Returns true if its `statuses` name this one. A charge without any charges all responses and names none.
+    pub fn names(&self, status: u16) -> bool {
+        self.statuses.iter().any(|statuses| statuses.contains(&status))
+    }
+
     /// What an answer with this status costs, of which `header` gives what a header says, when `held` was held.
     pub fn of<'h>(&self, status: u16, header: impl FnOnce(&str) -> Option<&'h str>, held: u64) -> u64 {
-        if !self.statuses.is_empty() && !self.statuses.iter().any(|statuses| statuses.contains(&status)) {
+        if !self.statuses.is_empty() && !self.names(status) {
             return 0;
         }
         let said = self.header.as_deref().and_then(header);
@@ -116,6 +121,7 @@ mod tests {
         let failed = charge(None, &[401..=401, 403..=403]);
         assert_eq!(failed.of(401, |_| None, 1), 1);
         assert_eq!(failed.of(402, |_| None, 1), 0);
+        assert!(failed.names(401) && !failed.names(402) && !charge(None, &[]).names(401));
         let tokens = charge(Some("x-tokens"), &[200..=299]);
         assert_eq!(tokens.of(200, |name| (name == "x-tokens").then_some("812"), 500), 812);
         assert_eq!(tokens.of(200, |_| Some("0"), 500), 0);

@@ -53,6 +53,9 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         let request_id = self.request.request_id.map(|id| self.secret.request_id(id));
         for index in self.rules.matcher.find(self.request, self.path) {
             let terms = &self.rules.terms[index as usize];
+            if self.request.answered.is_some_and(|status| !self.is_charged(index, status)) {
+                continue;
+            }
             let Some((tag, quota)) = self.settle(terms, index) else { continue };
             demand.rules.push(index);
             let take = Take {
@@ -70,12 +73,20 @@ impl<'r, 'a> Inquiry<'r, 'a> {
         }
     }
 
+    /// Returns true if the charge of the rule at `index` names the status of a response.
+    #[cold]
+    fn is_charged(&self, index: u32, status: u16) -> bool {
+        self.rules.rule(index).charge.as_ref().is_some_and(|charge| charge.names(status))
+    }
+
     /// The take of a rule that says what requests cost, or has their answers say it.
     #[inline(never)]
     fn at_price(&self, price: &Price, take: Take<'r>) -> Operation<'r> {
         let op = Operation::from(Take { cost: price.cost.of(self.request), ..take });
-        // Whether a retry is free must be known before its answer is: whoever has an id is charged at once.
-        match (self.request.hold, price.held) {
+        // Whether a retry is free must be known before its answer is: whoever has an id is charged at once. So is a request whose
+        // answer is known.
+        let hold = self.request.hold.filter(|_| self.request.answered.is_none());
+        match (hold, price.held) {
             (Some(id), Some(ttl)) if op.action == Action::Take && take.request_id.is_none() => {
                 Operation { action: Action::Hold { id, ttl }, ..op }
             }

@@ -112,6 +112,9 @@ pub struct Request<'a> {
     /// What to call that which is held for rules that are [charged by the answer](crate::cost::Charge); only from callers that
     /// will tell what the answer was. Without it, or with a `request_id`, such rules are charged what would have been held.
     pub hold: Option<HoldId>,
+    /// Status of the response, if it is known before the request is decided. Then only rules apply whose
+    /// [charge](crate::cost::Charge) [names](crate::cost::Charge::names) it, and they take at once instead of holding.
+    pub answered: Option<u16>,
 }
 
 impl<'a> Request<'a> {
@@ -132,6 +135,7 @@ impl<'a> Request<'a> {
             request_id: None,
             body_bytes: None,
             hold: None,
+            answered: None,
         }
     }
 }

@@ -27,6 +27,9 @@ use crate::time::{Span, Timestamp};
 /// IPv6 addresses are counted by this prefix unless told otherwise.
 pub const DEFAULT_IPV6_PREFIX: u8 = 64;
 
+/// Status of a response to a request whose credentials were not accepted.
+const UNAUTHORIZED: u16 = 401;
+
 /// The largest stamp: numbers up to here are exact in every store.
 pub const MAX_STAMP: u64 = MAX_UNITS - 1;
 
@@ -82,6 +85,8 @@ pub struct RuleSet {
     asks_plan: bool,
     /// Whether a rule lets requests wait.
     delays: bool,
+    /// True if the charge of a rule names status 401.
+    charges_unauthorized: bool,
     headers: HeaderNames,
     kept: OnceLock<Arc<dyn Kept>>,
 }
@@ -223,6 +228,8 @@ impl RuleSet {
         let asks_plan = asking.any(|rule| rule.identifier.is_of_tenant());
         let delays =
             rules[..about_requests].iter().any(|rule| !rule.shadow && rule.on_limit != OnLimit::Refuse);
+        let names_401 = |rule: &Rule| rule.charge.as_ref().is_some_and(|charge| charge.names(UNAUTHORIZED));
+        let charges_unauthorized = rules[..about_requests].iter().any(names_401);
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
         let headers = HeaderNames::new(rules[..about_requests].iter(), &tier_from);
@@ -241,6 +248,7 @@ impl RuleSet {
             asks_tier,
             asks_plan,
             delays,
+            charges_unauthorized,
             headers,
             kept: OnceLock::new(),
         })
@@ -329,6 +337,16 @@ impl RuleSet {
     /// Whether any rule about requests [lets them wait](OnLimit::Delay) instead of refusing them.
     pub fn delays(&self) -> bool {
         self.delays
+    }
+
+    /// Returns true if the [charge](crate::cost::Charge::names) of any rule about requests names status 401.
+    pub fn charges_unauthorized(&self) -> bool {
+        self.charges_unauthorized
+    }
+
+    /// Returns the number of bits of an IPv6 address that are counted by.
+    pub fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
     }
 
     /// Returns the names of the headers that rules about requests read.

@@ -93,3 +93,22 @@ fn only_what_answers_may_change_is_held_and_only_if_somebody_tells() {
     let may_come_again = Request { request_id: Some("r-1"), ..told };
     assert_eq!(asked(rules, &may_come_again), costs.map(|cost| (cost, Action::Take)), "charged at once");
 }
+
+#[test]
+fn only_rules_whose_charge_names_a_known_response_apply_and_they_take_at_once() {
+    let charged = |id: &str, statuses: &[std::ops::RangeInclusive<u16>]| {
+        let charge = Charge { header: None, statuses: statuses.to_vec(), within: DEFAULT_CHARGE_WITHIN };
+        Rule { charge: Some(Box::new(charge)), ..rule(id, Cost::Fixed(3), false) }
+    };
+    let mut rules = every_cost(false);
+    rules.extend([
+        charged("failed", &[401..=401, 403..=403]),
+        charged("clients", &[400..=499]),
+        charged("served", &[200..=299]),
+        // Charges every response, and names none.
+        rule("all", Cost::Fixed(7), true),
+    ]);
+    let refused = Request { answered: Some(401), hold: Some(HOLD), ..Request::new("/") };
+    assert_eq!(asked(rules.clone(), &refused), [(3, Action::Take); 2]);
+    assert_eq!(asked(rules, &Request { answered: Some(500), ..refused }), []);
+}

@@ -20,6 +20,7 @@ use crate::identity::{Identify, IdentityError};
 use crate::metrics::{Display, Metrics};
 use crate::proxy::Proxy;
 use crate::routes::{LiveRoutes, Problems, RoutesFeed, RoutesNews};
+use crate::unauthenticated::RecentFailures;
 
 /// How often it is looked whether something is wrong with what a gateway depends on.
 const LOOK: Duration = Duration::from_millis(500);
@@ -116,6 +117,7 @@ impl Gateway {
             forwarding: Arc::new(Forwarding::new(&identify)),
             identify,
             metrics: Arc::new(Metrics::default()),
+            failures: RecentFailures::default(),
             log,
             format: config.refusals,
             body_timeout: config.body_timeout,

@@ -36,6 +36,7 @@ mod proxy;
 pub mod routes;
 mod spans;
 mod target;
+mod unauthenticated;
 mod upgrade;
 pub mod upstream;
 

@@ -22,12 +22,17 @@ use crate::upstream::{Failure, Group, LoadShedder, ServerStatus};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const FAILURES: [&str; 3] = ["connect", "reset", "timeout"];
+const AUTHENTICATION_FAILURES: [&str; 3] = ["invalid_token", "invalid_api_key", LIMITED];
+
+/// Kind of failed authentication of which nothing was looked at.
+pub(crate) const LIMITED: &str = "limited";
 
 /// What the gateway counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     answers: [AtomicU64; CLASSES.len()],
     failures: [AtomicU64; FAILURES.len()],
+    authentication_failures: [AtomicU64; AUTHENTICATION_FAILURES.len()],
     pub(crate) retries: AtomicU64,
     /// From sending a request on to the head of its answer.
     pub(crate) upstream: Histogram,
@@ -40,6 +45,7 @@ impl Default for Metrics {
         Self {
             answers: Default::default(),
             failures: Default::default(),
+            authentication_failures: Default::default(),
             retries: AtomicU64::new(0),
             upstream: Histogram::slow(),
             tunnels: Arc::default(),
@@ -53,6 +59,14 @@ impl Metrics {
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         if let Some(class) = self.answers.get(class) {
             class.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a request whose credentials were not accepted, or not looked at. Other kinds are no failed authentication.
+    pub(crate) fn not_authenticated(&self, kind: &str) {
+        let index = AUTHENTICATION_FAILURES.iter().position(|known| *known == kind);
+        if let Some(index) = index {
+            self.authentication_failures[index].fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -91,6 +105,14 @@ impl Shown for Display {
         let mut family =
             encoder.encode_descriptor("gateway_upstream_failures", help, None, MetricType::Counter)?;
         for (kind, count) in FAILURES.iter().zip(&metrics.failures) {
+            let labels = [("kind", *kind)];
+            let mut one = family.encode_family(&labels)?;
+            one.encode_counter::<NoLabelSet, _, u64>(&count.load(Ordering::Relaxed), None)?;
+        }
+        let help = "Requests with credentials that were not accepted, or not looked at";
+        let mut family =
+            encoder.encode_descriptor("gateway_auth_failures", help, None, MetricType::Counter)?;
+        for (kind, count) in AUTHENTICATION_FAILURES.iter().zip(&metrics.authentication_failures) {
             let labels = [("kind", *kind)];
             let mut one = family.encode_family(&labels)?;
             one.encode_counter::<NoLabelSet, _, u64>(&count.load(Ordering::Relaxed), None)?;

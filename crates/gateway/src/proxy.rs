@@ -38,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::routes::{LiveRoutes, Route};
 use crate::spans;
 use crate::target::{self, Target};
+use crate::unauthenticated::RecentFailures;
 use crate::upstream::{LoadShedder, Shed, UpstreamPermit};
 
 /// The answer to a request, once there is one.
@@ -50,6 +51,7 @@ pub(crate) struct Proxy {
     pub(crate) identify: Arc<Identify>,
     pub(crate) forwarding: Arc<Forwarding>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) failures: RecentFailures,
     pub(crate) log: Option<Arc<AccessLog>>,
     pub(crate) format: RefusalFormat,
     /// How long each piece of a request's body may take.
@@ -159,22 +161,29 @@ impl Proxy {
         target::merge_lengths(&mut head.headers);
         self.read_once(peer, &mut head.headers)?;
         let target = Target::read(&head)?;
-        let who = self.identify.who(peer, &head)?;
         let routes = self.routes.load();
         let route = routes.find(target.host(), &head.method, target.path.as_str()).cloned();
         drop(routes);
+        let size = body.size_hint().exact();
+        let asked = Asked { peer, head: &head, target: &target, route: route.as_ref(), size, arrived };
+        self.admit(&asked, record).await?;
+        let who = match self.identify.who(peer, &head) {
+            Ok(who) => who,
+            Err(refused) => return Err(Box::pin(self.turn_back(refused, &asked, record)).await),
+        };
         if let Some(record) = record {
             record.identify(&who, route.as_ref());
         }
-        let route = route.ok_or_else(no_route)?;
-        let size = body.size_hint().exact();
+        if route.is_none() {
+            return Err(no_route());
+        }
         if let (Some(most), Some(size)) = (self.max_body_bytes, size)
             && size > most
         {
             return Err(too_large(most));
         }
-        let asked = Asked { peer, head: &head, target: &target, who: &who, route: &route, size, arrived };
-        let Admitted { limits, holding, permit: room } = self.decide(&asked, record).await?;
+        let Admitted { limits, holding, permit } = self.decide(&asked, &who, record).await?;
+        let route = route.ok_or_else(no_route)?;
         let uri = target.forwarded(&head, &route)?;
         let host = target.host_value();
         // The key has done its duty, and what is borrowed from the head cannot go along with it.
@@ -183,25 +192,15 @@ impl Proxy {
         if let Some(record) = record {
             record.body.clone_from(&source);
         }
-        let permit = match &holding {
+        let exchange = match &holding {
             Some(_) => Some(connection.exchanges.begin().ok_or_else(|| too_many(&limits))?),
             None => None,
         };
         let (proxy, record_sent) = (Arc::clone(self), record.take());
-        let mut errand = Errand {
-            proxy,
-            route,
-            head,
-            uri,
-            host,
-            source,
-            holding,
-            permit: room,
-            limits,
-            record: record_sent,
-        };
+        let mut errand =
+            Errand { proxy, route, head, uri, host, source, holding, permit, limits, record: record_sent };
         let client = errand.prepare(peer, &who);
-        let sent = match permit {
+        let sent = match exchange {
             None => errand.run(client).await,
             Some(permit) => {
                 let running = Box::pin(errand.run(client));
@@ -248,22 +247,21 @@ impl Proxy {
     }
 
     /// Has the upstream's limit on requests in flight and then the limiter decide. A request that is shed counts for no rule.
-    async fn decide(&self, asked: &Asked<'_>, record: &mut Option<Box<Record>>) -> Result<Admitted, Own<'_>> {
+    async fn decide(
+        &self,
+        asked: &Asked<'_>,
+        who: &Who<'_>,
+        record: &mut Option<Box<Record>>,
+    ) -> Result<Admitted, Own<'_>> {
         let node = &self.node;
-        let host = asked.target.plain_host();
-        let (headers, host) = (&asked.head.headers, host.as_deref());
-        let fields = Seen { headers, host, hidden: &self.forwarding, peer: asked.peer };
-        let attributes = [("route", asked.route.group().name())];
-        let request = asked.who.describe(tidegate_core::Request {
-            method: Some(asked.head.method.as_str()),
-            headers: &fields,
-            attributes: &attributes,
-            body_bytes: asked.size,
+        let (host, attributes) = (asked.target.plain_host(), asked.attributes());
+        let fields = Seen::of(self, asked, host.as_deref());
+        let request = tidegate_core::Request {
             hold: Some(node.limiter().hold_id()),
-            ..tidegate_core::Request::new(asked.target.path.as_str())
-        });
+            ..asked.describe(who, &fields, &attributes)
+        };
         let wrong = |message: String| Own::bad_request("invalid_request", message);
-        let mut room = match asked.route.group().shedder() {
+        let room = match asked.route.and_then(|route| route.group().shedder()) {
             Some(shedder) => Some(self.find_room(shedder, &request, asked.arrived, record).await?),
             None => None,
         };
@@ -275,29 +273,41 @@ impl Proxy {
             let decided = check_within().in_scope(|| node.decide(&request));
             Waited { checked: decided.map_err(|error| wrong(error.message))?, waited: Duration::ZERO }
         };
-        let mut limits = Limits::new();
-        headers::tell(&checked, checked.rules(), node.header_styles(), |name, value| {
-            limits.push((name, value));
-        });
         if let Some(record) = record {
             record.decided(&checked, asked.arrived.elapsed(), waited);
         }
-        let status = match (checked.status, checked.allowed) {
-            (_, true) => {
-                let holding = checked.take_held().map(|held| Holding::new(node, held));
-                let permit = match room.take() {
-                    Some(Room::Taken(permit)) => Some(permit),
-                    Some(Room::Later(shedder, class)) => Some(
-                        shedder.admit(class).map_err(|shed| overloaded(shed, record).with(limits.clone()))?,
-                    ),
-                    None => None,
-                };
-                return Ok(Admitted { limits, holding, permit });
+        if !checked.allowed {
+            return Err(self.refusal(&checked));
+        }
+        let limits = self.limits(&checked);
+        let holding = checked.take_held().map(|held| Holding::new(node, held));
+        let permit = match room {
+            Some(Room::Taken(permit)) => Some(permit),
+            Some(Room::Later(shedder, class)) => {
+                Some(shedder.admit(class).map_err(|shed| overloaded(shed, record).with(limits.clone()))?)
             }
-            (Status::Unavailable, false) => StatusCode::SERVICE_UNAVAILABLE,
-            (_, false) => StatusCode::TOO_MANY_REQUESTS,
+            None => None,
         };
-        Err(Own::refusal(status, RefusalBody::new(&checked, node.documentation_url()), limits))
+        Ok(Admitted { limits, holding, permit })
+    }
+
+    /// Returns the headers that tell of the limits that a request was checked against.
+    pub(crate) fn limits(&self, checked: &Checked) -> Limits {
+        let mut limits = Limits::new();
+        headers::tell(checked, checked.rules(), self.node.header_styles(), |name, value| {
+            limits.push((name, value));
+        });
+        limits
+    }
+
+    /// Returns the response to a request that rules refuse.
+    pub(crate) fn refusal(&self, checked: &Checked) -> Own<'_> {
+        let status = match checked.status {
+            Status::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let body = RefusalBody::new(checked, self.node.documentation_url());
+        Own::refusal(status, body, self.limits(checked))
     }
 }
 
@@ -316,23 +326,82 @@ enum Room<'a> {
 }
 
 /// A request that is to be decided.
-struct Asked<'a> {
-    peer: &'a Peer,
-    head: &'a Parts,
-    target: &'a Target<'a>,
-    who: &'a Who<'a>,
-    route: &'a Arc<Route>,
+pub(crate) struct Asked<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) head: &'a Parts,
+    pub(crate) target: &'a Target<'a>,
+    pub(crate) route: Option<&'a Arc<Route>>,
     size: Option<u64>,
-    arrived: Instant,
+    pub(crate) arrived: Instant,
+}
+
+impl Asked<'_> {
+    /// Returns the attributes that rules may match.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        Attributes { route: self.route.map(|route| route.group().name()), authentication: None }
+    }
+
+    /// Describes the request to the limiter, as one of `who`.
+    pub(crate) fn describe<'r>(
+        &'r self,
+        who: &'r Who<'_>,
+        headers: &'r Seen<'_>,
+        attributes: &'r Attributes<'_>,
+    ) -> tidegate_core::Request<'r> {
+        who.describe(tidegate_core::Request {
+            method: Some(self.head.method.as_str()),
+            headers,
+            attributes,
+            body_bytes: self.size,
+            ..tidegate_core::Request::new(self.target.path.as_str())
+        })
+    }
+}
+
+/// What the gateway itself says of a request.
+pub(crate) struct Attributes<'a> {
+    /// Upstream of its route.
+    route: Option<&'a str>,
+    /// Outcome of authentication, if that is why there is something to decide.
+    authentication: Option<&'static str>,
+}
+
+impl Attributes<'_> {
+    /// Returns them for a request whose credentials are not accepted.
+    pub(crate) fn unauthenticated(self) -> Self {
+        Self { authentication: Some("failed"), ..self }
+    }
+
+    fn pairs(&self) -> [(&'static str, Option<&str>); 2] {
+        [("route", self.route), ("authentication", self.authentication)]
+    }
+}
+
+impl Fields for Attributes<'_> {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.pairs().into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?.1
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
+        self.pairs()
+            .into_iter()
+            .for_each(|(name, value)| value.into_iter().for_each(|value| visit(name, value)));
+    }
 }
 
 /// The headers of a request as far as its sender may say what is in them: rules go by no others.
-struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     headers: &'a HeaderMap,
     /// The host that is asked for, wherever the request names it: there is no such header in HTTP/2.
     host: Option<&'a str>,
     hidden: &'a Forwarding,
     peer: &'a Peer,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn of(proxy: &'a Proxy, asked: &Asked<'a>, host: Option<&'a str>) -> Self {
+        Self { headers: &asked.head.headers, host, hidden: &proxy.forwarding, peer: asked.peer }
+    }
 }
 
 impl Fields for Seen<'_> {

@@ -329,6 +329,16 @@ impl Node {
         Ok(waited)
     }
 
+    /// Returns what would be decided about `request`, which was all there at `arrived`. Only a refusal is counted, as one.
+    pub async fn preview(&self, request: &Request<'_>, arrived: Instant) -> Result<Checked, ErrorBody> {
+        let checked = self.limiter.explain(request).await.map_err(refused)?;
+        if !checked.allowed {
+            self.took(arrived.elapsed());
+            self.take_note(request, &checked, checked.rules());
+        }
+        Ok(checked)
+    }
+
     /// Decides requests that came together, and counts each.
     pub(crate) async fn ask_all(&self, requests: &[Request<'_>]) -> Vec<Result<Checked, ErrorBody>> {
         let start = Instant::now();

@@ -110,11 +110,16 @@ impl Identify {
         })
     }
 
+    /// Returns the address of the client that sends `head` on the connection of `peer`.
+    pub fn client(&self, peer: &Peer, head: &Parts) -> IpAddr {
+        let ip = canonical_ip(peer.ip);
+        if self.trusted.trusts(ip) { hops::client(&self.trusted, ip, &head.headers) } else { ip }
+    }
+
     /// Who asks by `head` on the connection of `peer`, or why that is not to be found out.
     pub fn who<'a>(&self, peer: &Peer, head: &'a Parts) -> Result<Who<'a>, NotAdmitted> {
-        let ip = canonical_ip(peer.ip);
-        let trusted = self.trusted.trusts(ip);
-        let client = || if trusted { hops::client(&self.trusted, ip, &head.headers) } else { ip };
+        let trusted = self.trusts(peer.ip);
+        let client = || self.client(peer, head);
         let (token, sent) = self.proof(head, client)?;
         let (by_header, request_id) = if trusted {
             (Some(self.by_header(&head.headers)?), self.request_id(&head.headers)?)
@@ -163,7 +168,7 @@ impl Identify {
     }
 
     /// Whether there may be something in a request that has to be verified.
-    fn shows_something(&self, head: &Parts) -> bool {
+    pub(crate) fn shows_something(&self, head: &Parts) -> bool {
         self.credential_headers().any(|name| head.headers.contains_key(name)) || self.api_keys.in_query(head)
     }
 

@@ -20,7 +20,7 @@ rules:
 ";
 
 /// Answers with the status and the tokens that it is asked for.
-fn backend() -> Scripted {
+pub(crate) fn backend() -> Scripted {
     Scripted::http(|request: Request<Incoming>| async move {
         let asked = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let mut response =

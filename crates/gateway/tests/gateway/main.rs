@@ -13,6 +13,7 @@ mod costs;
 mod delay;
 mod failures;
 mod forwarding;
+mod guessing;
 mod hanging_up;
 mod health;
 mod identity;

@@ -24,6 +24,7 @@ const ALICE: Request<'static> = Request {
     request_id: None,
     body_bytes: None,
     hold: None,
+    answered: None,
 };
 
 /// What is made of outcomes: allowed, status, the rule it is told to be about, and whose verdicts are told.
