@@ -1,27 +1,40 @@
 //! Work that takes the processor for long, kept off event loops.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::{io, thread};
 
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Reading, compiling and comparing rules: thousands of them take seconds.
 pub static RULE_WORK: OneAtATime = OneAtATime::new();
 
-/// Runs one piece of work at a time, on a thread where it holds up nobody.
+/// Name of the threads that do the work, as the operating system shows it.
+const THREAD: &str = "control-work";
+
+/// Priority of these threads: a tenth of the weight of a thread with the usual one.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 10;
+
+/// Runs one piece of work at a time, on a thread of its own where it holds up nobody.
 ///
 /// However many ask, the work takes one core at most, and the event loops of those who wait go on.
 #[derive(Debug)]
 pub struct OneAtATime {
     turns: Semaphore,
     waiting: AtomicUsize,
+    /// Where work is sent to be done, once there has been any.
+    worker: Mutex<Option<mpsc::Sender<Work>>>,
 }
+
+type Work = Box<dyn FnOnce() + Send>;
 
 impl OneAtATime {
     /// Creates one that is idle.
     pub const fn new() -> Self {
-        Self { turns: Semaphore::const_new(1), waiting: AtomicUsize::new(0) }
+        Self { turns: Semaphore::const_new(1), waiting: AtomicUsize::new(0), worker: Mutex::new(None) }
     }
 
     /// Returns how many wait for their turn.
@@ -32,7 +45,7 @@ impl OneAtATime {
     /// Waits for its turn, and does `work`. The work of a caller that gives up before is never begun; one that gives up
     /// after that does not stop it.
     ///
-    /// Must be called within a Tokio runtime. Fails if `work` panics, or the runtime ends before its turn has come.
+    /// Fails if `work` panics, or there can be no thread for it.
     pub async fn run<T, W>(&'static self, work: W) -> Result<T, Interrupted>
     where
         T: Send + 'static,
@@ -42,11 +55,45 @@ impl OneAtATime {
         // Never closed.
         let turn = self.turns.acquire().await;
         drop(place);
-        let done = spawn_blocking(move || {
+        let (done, result) = oneshot::channel();
+        self.send(Box::new(move || {
             let _turn = turn;
-            work()
-        });
-        done.await.map_err(|_| Interrupted)
+            done.send(work()).ok();
+        }))?;
+        result.await.map_err(|_| Interrupted)
+    }
+
+    fn send(&self, work: Work) -> Result<(), Interrupted> {
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = match worker.take() {
+            Some(sender) => sender,
+            None => start().map_err(|_| Interrupted)?,
+        };
+        worker.insert(sender).send(work).map_err(|_| Interrupted)
+    }
+}
+
+/// Starts a thread that does what is sent to it, for as long as the process runs.
+fn start() -> io::Result<mpsc::Sender<Work>> {
+    let (sender, work) = mpsc::channel::<Work>();
+    thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+        give_way();
+        for work in work {
+            // The panic has been reported, and the caller learns of it by hearing nothing.
+            catch_unwind(AssertUnwindSafe(work)).ok();
+        }
+    })?;
+    Ok(sender)
+}
+
+/// Has the present thread give way to those of usual priority. They still leave it about a tenth of a core that it shares with one of
+/// them, so that nothing waits forever.
+fn give_way() {
+    // Linux alone has a priority for each thread.
+    #[cfg(target_os = "linux")]
+    {
+        // Every process may; in a sandbox that forbids it all the same, the priority stays as it is.
+        rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).ok();
     }
 }
 
@@ -143,6 +190,16 @@ mod tests {
         first.await.unwrap().unwrap();
         // Its turn comes after theirs would have come.
         assert_eq!(WORK.run(|| BEGUN.load(Ordering::SeqCst)).await, Ok(0));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn work_gives_way_and_those_who_wait_for_it_do_not() {
+        static WORK: OneAtATime = OneAtATime::new();
+        let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+        let usual = nice();
+        assert_eq!(WORK.run(nice).await, Ok(NICE));
+        assert_eq!(nice(), usual);
     }
 
     #[tokio::test]

@@ -5,24 +5,25 @@
 //! medians count. Processor time is what the kernel says that the server's threads have had; system calls are counted by `strace` in
 //! a round of their own.
 //!
+//! `cargo bench -p tidegate-cli --bench threads -- PART` measures only `costs`, `scaling` or `administration`.
 //! `TIDEGATE_BASELINE` names another binary, such as that of the version before, to be measured in the same rounds.
 
 #![allow(clippy::panic, reason = "a benchmark")]
 
+mod administrators;
 mod load;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{ErrorKind, Read, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use administrators::Administrators;
 use load::Clients;
 use tempfile::TempDir;
 use tidegate_testkit::{Launch, Process, Redis, wait};
@@ -43,12 +44,27 @@ const FEW: Clients = Clients { connections: 2, streams: 1 };
 /// Rules that administrators list beside the one that decides.
 const LISTED_RULES: usize = 1_000;
 
+/// Says where the administrators of this process find their listener, if it is to be nothing but administrators.
+const ADMINISTRATORS_OF: &str = "TIDEGATE_ADMINISTRATORS_OF";
+
 fn main() {
+    if let Ok(admin) = std::env::var(ADMINISTRATORS_OF) {
+        return administrators::ask(admin.parse().expect("an address"));
+    }
+    // Cargo adds an option of its own.
+    let part = std::env::args().skip(1).find(|option| !option.starts_with("--"));
+    let is_asked_for = |name| part.as_deref().is_none_or(|part| part == name);
     let folder = TempDir::new().expect("a folder");
     let bench = Bench::new(folder.path());
-    bench.costs();
-    bench.scaling();
-    bench.administration();
+    if is_asked_for("costs") {
+        bench.costs();
+    }
+    if is_asked_for("scaling") {
+        bench.scaling();
+    }
+    if is_asked_for("administration") {
+        bench.administration();
+    }
 }
 
 /// What all parts have in common.
@@ -198,29 +214,56 @@ impl Bench {
     /// Decisions while administrators keep the control plane busy.
     fn administration(&self) {
         println!(
-            "Two connections, one call at a time on each, both cores for all; beside it nobody, or /metrics, {LISTED_RULES} rules listed and an\nopen dashboard in a loop\n"
+            "One data thread, which shares its core with the control plane; two connections, one call at a time on each. Administrators ask for\n\
+             /metrics, {LISTED_RULES} rules and documents in a loop and have a dashboard open. Clients have the other core, administrators what\n\
+             decisions leave of it.\n"
         );
         let Some((name, binary)) = self.binaries.last() else { return };
-        let server = self.serve(name, binary, Some(1), false, BOTH_CORES);
-        let (mut alone, mut beside, mut asked) = (Vec::new(), Vec::new(), 0);
+        let serve = |idle| {
+            let server = self.serve(name, binary, Some(1), false, SERVER_CORE);
+            if idle {
+                make_idle(server.process.pid());
+            }
+            server
+        };
+        let [server, neighbour, idle_neighbour] = [false, false, true].map(serve);
+        let asked = [
+            ("nobody", None),
+            ("itself", Some(&server)),
+            ("another process", Some(&neighbour)),
+            ("another process, SCHED_IDLE", Some(&idle_neighbour)),
+        ];
+        let mut rounds = asked.map(|_| Vec::new());
+        let mut answered = asked.map(|_| 0);
         for round in 0..=ROUNDS {
-            let quiet = server.measure(FEW);
-            let busy = Administrators::start(server.admin);
-            let loud = server.measure(FEW);
-            asked += busy.end();
-            if round > 0 {
-                alone.push(quiet);
-                beside.push(loud);
+            for (number, (_, asked)) in asked.iter().enumerate() {
+                let administrators = asked.map(|server| Administrators::start(server.admin));
+                let measured = server.measure(FEW);
+                let answers = administrators.map_or(0, Administrators::end);
+                if round > 0 {
+                    rounds[number].push(measured);
+                    answered[number] += answers;
+                }
             }
         }
-        let p99 = |rounds: &[Round]| median(rounds, |round| round.p99);
         println!(
-            "  {name}: p99 {:.0} µs alone, {:.0} µs beside them ({:+.0} %), who were answered {:.0} times a second",
-            p99(&alone),
-            p99(&beside),
-            100.0 * (p99(&beside) / p99(&alone) - 1.0),
-            asked as f64 / ((ROUNDS + 1) as f64 * ROUND.as_secs_f64()),
+            "{:<30} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9}",
+            "administrators ask", "answers/s", "calls/s", "p50 µs", "p99 µs", "of alone", "waits µs"
         );
+        for (number, (who, _)) in asked.iter().enumerate() {
+            let ratios: Vec<f64> =
+                rounds[number].iter().zip(&rounds[0]).map(|(round, alone)| round.p99 / alone.p99).collect();
+            println!(
+                "{who:<30} {:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.2} {:>9.2}",
+                answered[number] as f64 / (ROUNDS as f64 * ROUND.as_secs_f64()),
+                median(&rounds[number], |round| round.rate),
+                median(&rounds[number], |round| round.p50),
+                median(&rounds[number], |round| round.p99),
+                median(&ratios, |ratio| *ratio),
+                median(&rounds[number], |round| round.waited),
+            );
+        }
+        println!("\n(waits: for how long the data thread had to wait for its core, per call)");
     }
 }
 
@@ -232,8 +275,19 @@ struct Round {
     cost: f64,
     /// That of threads which serve no calls.
     control: f64,
+    /// How long threads that serve calls waited for a core, per call.
+    waited: f64,
     p50: f64,
     p99: f64,
+}
+
+/// Times of a thread, in microseconds.
+#[derive(Clone, Copy, Default)]
+struct ThreadTimes {
+    /// For which it has had a core.
+    busy: f64,
+    /// For which it was to run and had none.
+    waited: f64,
 }
 
 struct SystemCalls {
@@ -273,36 +327,39 @@ impl Server {
     }
 
     fn measure(&self, clients: Clients) -> Round {
-        let before = self.processor_time();
+        let before = self.thread_times();
         let (answers, ()) = load::run(self.grpc, clients, || thread::sleep(ROUND));
-        let after = self.processor_time();
+        let after = self.thread_times();
         let count = answers.count as f64;
-        let spent = |thread: fn(&str) -> bool| {
-            let of = |times: &BTreeMap<String, f64>| -> f64 {
-                times.iter().filter(|(name, _)| thread(name)).map(|(_, time)| time).sum()
+        let per_call = |thread: fn(&str) -> bool, time: fn(&ThreadTimes) -> f64| {
+            let of = |times: &BTreeMap<String, ThreadTimes>| -> f64 {
+                times.iter().filter(|(name, _)| thread(name)).map(|(_, times)| time(times)).sum()
             };
             (of(&after) - of(&before)) / count
         };
         let micros = |percent| answers.percentile(percent).as_secs_f64() * 1e6;
         Round {
             rate: count / ROUND.as_secs_f64(),
-            cost: spent(|_| true),
-            control: spent(|name| !name.starts_with("data-")),
+            cost: per_call(|_| true, |times| times.busy),
+            control: per_call(|name| !name.starts_with("data-"), |times| times.busy),
+            waited: per_call(|name| name.starts_with("data-"), |times| times.waited),
             p50: micros(50),
             p99: micros(99),
         }
     }
 
-    /// Processor time that threads have had, in microseconds, by their names.
-    fn processor_time(&self) -> BTreeMap<String, f64> {
+    /// Returns what the kernel says of threads, by their names.
+    fn thread_times(&self) -> BTreeMap<String, ThreadTimes> {
         let threads =
             fs::read_dir(format!("/proc/{}/task", self.process.pid())).into_iter().flatten().flatten();
-        let mut times = BTreeMap::new();
+        let mut times: BTreeMap<String, ThreadTimes> = BTreeMap::new();
         for thread in threads {
             let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-            let time: Option<f64> =
-                read("schedstat").split_whitespace().next().and_then(|time| time.parse().ok());
-            *times.entry(read("comm").trim().to_owned()).or_default() += time.unwrap_or_default() / 1e3;
+            let schedstat = read("schedstat");
+            let mut nanos = schedstat.split_whitespace().map(|time| time.parse().unwrap_or(0.0));
+            let sum = times.entry(read("comm").trim().to_owned()).or_default();
+            sum.busy += nanos.next().unwrap_or(0.0) / 1e3;
+            sum.waited += nanos.next().unwrap_or(0.0) / 1e3;
         }
         times
     }
@@ -336,58 +393,17 @@ impl Server {
     }
 }
 
-/// Administrators who ask again as soon as they are answered, until they are told to end.
-struct Administrators {
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicU64>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl Administrators {
-    fn start(admin: SocketAddr) -> Self {
-        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let ask = |path: &'static str| {
-            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    get(admin, path, &stop);
-                    answered.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        };
-        let threads = ["/metrics", "/v1/rules", "/v1/documents", "/v1/events"].into_iter().map(ask).collect();
-        Self { stop, answered, threads }
-    }
-
-    /// Returns how often they were answered.
-    fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().for_each(|thread| thread.join().expect("an administrator"));
-        self.answered.load(Ordering::Relaxed)
-    }
-}
-
-/// Reads an answer to its end, or until there is no more time for it.
-fn get(admin: SocketAddr, path: &str, stop: &AtomicBool) {
-    let mut stream = TcpStream::connect(admin).expect("the admin listener");
-    stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("a request");
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return,
-            Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return,
-            _ if stop.load(Ordering::Relaxed) => return,
-            _ => {}
-        }
-    }
-}
-
 fn pin(process: u32, cores: &str) {
     let mut taskset = Command::new("taskset");
     let done = taskset.args(["-a", "-c", "-p", cores, &process.to_string()]).stdout(Stdio::null()).status();
     assert!(done.is_ok_and(|status| status.success()), "taskset is not there; apt-get install util-linux");
+}
+
+/// Has a process run only when nobody else wants its core.
+fn make_idle(process: u32) {
+    let mut chrt = Command::new("chrt");
+    let done = chrt.args(["--all-tasks", "--idle", "--pid", "0", &process.to_string()]).status();
+    assert!(done.is_ok_and(|status| status.success()), "chrt is not there; apt-get install util-linux");
 }
 
 fn median<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {

@@ -11,16 +11,24 @@ use crate::support::{PATIENCE, Server, run, wait_for};
 
 const REQUEST: &str = r#"{"user":"alice","resource":"/nothing/in/particular"}"#;
 
+/// Returns the name of each thread of a process, with the figures that follow it in its `stat`.
+fn threads(pid: u32) -> Vec<(String, Vec<String>)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // A thread may end while it is looked at.
+    let stats = threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    let read = |stat: String| {
+        let (name, figures) = stat.split_once(" (").and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap();
+        (name.to_owned(), figures.split(' ').map(str::to_owned).collect())
+    };
+    stats.map(read).collect()
+}
+
 /// Returns the processor time of each thread of a process in ticks of the kernel's clock, by the thread's name.
 fn ticks(pid: u32) -> BTreeMap<String, u64> {
     let mut ticks = BTreeMap::new();
-    for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        // A thread may end while it is looked at.
-        let Ok(stat) = fs::read_to_string(thread.unwrap().path().join("stat")) else { continue };
-        let (name, figures) = stat.split_once(" (").and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap();
-        let figures: Vec<&str> = figures.split(' ').collect();
+    for (name, figures) in threads(pid) {
         let time: u64 = figures[11].parse::<u64>().unwrap() + figures[12].parse::<u64>().unwrap();
-        *ticks.entry(name.to_owned()).or_default() += time;
+        *ticks.entry(name).or_default() += time;
     }
     ticks
 }
@@ -53,6 +61,28 @@ fn each_plane_does_its_own_work() {
     });
     let taken = of_plane(&after, "data-") - of_plane(&before, "data-");
     assert!(taken <= 2, "{taken} ticks on data threads: {before:?}, {after:?}");
+    server.end();
+}
+
+#[test]
+fn work_for_administrators_gives_way_to_all_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    fs::write(&path, "- {rule_id: one, identifier_type: user_id, limit: 9, window: 1h}\n").unwrap();
+    let server = Server::start(&["--threads", "2", "--rules", path.to_str().unwrap()]);
+    for path in ["/metrics", "/v1/rules", "/v1/documents"] {
+        assert_eq!(server.admin(path).0, 200, "{path}");
+    }
+    let threads = threads(server.pid());
+    let nice = |thread: &str| -> Vec<&str> {
+        let named = threads.iter().filter(|(name, _)| name == thread);
+        named.map(|(_, figures)| &*figures[16]).collect()
+    };
+    // Whoever started it may have lowered the priority of all.
+    let usual = nice("data-0")[0];
+    assert_eq!(nice("data-1"), [usual]);
+    assert!(nice("control").len() >= 2 && nice("control").iter().all(|nice| *nice == usual), "{threads:?}");
+    assert_eq!(nice("control-work"), ["10"; 3]);
     server.end();
 }
 
