@@ -42,6 +42,7 @@ rules: [{rule_id: everybody, identifier_type: user_id, base_limit: 100000000, wi
 fn main() {
     let folder = TempDir::new().expect("a folder");
     let backend = Backend::start();
+    let capacity = backend::measured_capacity();
     println!(
         "{:<26} {:>6} {:>9} {:>9} {:>9} {:>15} {:>9} {:>9} {:>9} {:>9}",
         "", "spike", "premium", "standard", "free", "p99 premium", "goodput", "varies", "recovers", "shed"
@@ -57,9 +58,9 @@ fn main() {
         }
     }
     println!(
-        "\nserved during the spike, in %; p99 during and before it, in ms; requests served per second of {} the back end can;\n\
-         coefficient of variation of these in %; seconds after the spike until all are served; shed before the spike, in %",
-        backend::CAPACITY
+        "\nserved during the spike, in %; p99 during and before it, in ms; requests served per second, of {capacity:.0} that the back\n\
+         end can serve; coefficient of variation of these in %; seconds after the spike until all are served; not served before\n\
+         the spike, in %"
     );
 }
 
