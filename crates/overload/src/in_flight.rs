@@ -16,7 +16,7 @@ const MIN_WINDOW: Duration = Duration::from_millis(100);
 const MAX_WINDOW: Duration = Duration::from_secs(10);
 
 /// Number of responses that a window waits for, up to [`PATIENCE`] times its length.
-const ENOUGH_SAMPLES: u32 = 200;
+const ENOUGH_RESPONSES: u32 = 200;
 
 /// How many times its length a window is extended if there are few responses.
 const PATIENCE: u32 = 3;
@@ -151,7 +151,8 @@ impl Adaptive {
         let Some(mut state) = self.state.try_lock() else { return };
         let length = now.saturating_duration_since(state.window_start);
         let is_over = length >= state.window_length;
-        let has_enough = self.window.samples() >= ENOUGH_SAMPLES || length >= state.window_length * PATIENCE;
+        let has_enough =
+            self.window.responses() >= ENOUGH_RESPONSES || length >= state.window_length * PATIENCE;
         if !(is_over && has_enough) {
             return;
         }
@@ -197,11 +198,15 @@ impl Permit {
     }
 
     /// Records that nobody waits for a response any more, unless there was one. A client that left early says nothing about the
-    /// service; one that waited for longer than a response takes without a queue says that it took longer.
+    /// service; one that waited for longer than a response takes without a queue says that it took longer, which counts if there
+    /// are hardly any responses.
     pub fn abandoned(&mut self, now: Instant) {
+        let Some(adaptive) = self.limiter.adaptive.as_ref().filter(|_| !self.is_answered) else { return };
+        self.is_answered = true;
         let waited = now.saturating_duration_since(self.admitted);
-        if self.limiter.adaptive.as_ref().is_some_and(|it| nanos(waited) > it.base.load(Relaxed)) {
-            self.responded(now);
+        if nanos(waited) > adaptive.base.load(Relaxed) {
+            adaptive.window.abandoned(waited, self.in_flight);
+            adaptive.take_window(now, &self.limiter.limit);
         }
     }
 }

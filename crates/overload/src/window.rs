@@ -15,6 +15,9 @@ const FIRST_POWER: u32 = 13;
 /// Response times of this power of two nanoseconds (275 s) and more share the last bucket.
 const LAST_POWER: u32 = 38;
 
+/// Fewer responses than this are too few to go by.
+const FEW: u32 = 10;
+
 const BUCKETS: usize = ((LAST_POWER - FIRST_POWER) << STEP_BITS) as usize + 2;
 
 /// What was seen in a window.
@@ -33,24 +36,63 @@ pub struct WindowSummary {
 }
 
 /// Counts what happens until it is [taken](Self::take).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Window {
-    buckets: [AtomicU32; BUCKETS],
-    samples: AtomicU32,
-    in_flight: AtomicU64,
+    responses: Samples,
+    abandoned: Samples,
     peak: AtomicU32,
     refused: AtomicU32,
 }
 
-impl Default for Window {
+/// Response times, and the requests in flight when those that they belong to were admitted.
+#[derive(Debug)]
+struct Samples {
+    buckets: [AtomicU32; BUCKETS],
+    count: AtomicU32,
+    in_flight: AtomicU64,
+}
+
+/// Samples that were taken out of a window.
+struct Taken {
+    buckets: [u32; BUCKETS],
+    count: u32,
+    in_flight: u64,
+}
+
+impl Default for Samples {
     fn default() -> Self {
         Self {
             buckets: array::from_fn(|_| AtomicU32::new(0)),
-            samples: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             in_flight: AtomicU64::new(0),
-            peak: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
         }
+    }
+}
+
+impl Samples {
+    fn add(&self, latency: Duration, in_flight: u32) {
+        self.buckets[bucket(latency)].fetch_add(1, Relaxed);
+        self.in_flight.fetch_add(u64::from(in_flight), Relaxed);
+        self.count.fetch_add(1, Relaxed);
+    }
+
+    fn take(&self) -> Taken {
+        Taken {
+            buckets: array::from_fn(|index| self.buckets[index].swap(0, Relaxed)),
+            count: self.count.swap(0, Relaxed),
+            in_flight: self.in_flight.swap(0, Relaxed),
+        }
+    }
+}
+
+impl Taken {
+    fn with(mut self, other: &Self) -> Self {
+        for (own, others) in self.buckets.iter_mut().zip(&other.buckets) {
+            *own = own.saturating_add(*others);
+        }
+        self.count = self.count.saturating_add(other.count);
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
+        self
     }
 }
 
@@ -69,26 +111,30 @@ impl Window {
 
     /// Counts a response, `latency` after its request had been admitted as the `in_flight`th.
     pub fn responded(&self, latency: Duration, in_flight: u32) {
-        self.buckets[bucket(latency)].fetch_add(1, Relaxed);
-        self.in_flight.fetch_add(u64::from(in_flight), Relaxed);
-        self.samples.fetch_add(1, Relaxed);
+        self.responses.add(latency, in_flight);
+    }
+
+    /// Counts a request that was given up without a response, after it had been waited for so long.
+    pub fn abandoned(&self, waited: Duration, in_flight: u32) {
+        self.abandoned.add(waited, in_flight);
     }
 
     /// Returns how many responses it has seen.
-    pub fn samples(&self) -> u32 {
-        self.samples.load(Relaxed)
+    pub fn responses(&self) -> u32 {
+        self.responses.count.load(Relaxed)
     }
 
-    /// Returns what it has seen within `length`, and begins anew. `None` if there was no response. What happens meanwhile may be
-    /// counted in either of the two.
+    /// Returns what it has seen within `length`, and begins anew. `None` if there was nothing to learn from. What happens meanwhile may
+    /// be counted in either of the two.
+    ///
+    /// Clients choose when they give up, so what they abandon counts only where there are too few responses to go by.
     pub fn take(&self, length: Duration) -> Option<WindowSummary> {
-        let counts: [u32; BUCKETS] = array::from_fn(|index| self.buckets[index].swap(0, Relaxed));
-        let in_flight = self.in_flight.swap(0, Relaxed);
-        let samples = self.samples.swap(0, Relaxed);
+        let (responses, abandoned) = (self.responses.take(), self.abandoned.take());
         let (peak, refused) = (self.peak.swap(0, Relaxed), self.refused.swap(0, Relaxed));
-        let latency = median(&counts)?;
+        let samples = if responses.count >= FEW { responses } else { responses.with(&abandoned) };
+        let latency = median(&samples.buckets)?;
         // Exact up to 2^53.
-        let in_flight = in_flight as f64 / f64::from(samples.max(1));
+        let in_flight = samples.in_flight as f64 / f64::from(samples.count.max(1));
         Some(WindowSummary { length, latency, in_flight, peak, refused })
     }
 }
@@ -146,10 +192,25 @@ mod tests {
         window.refused();
         window.responded(Duration::from_millis(20), 3);
         window.responded(Duration::from_millis(20), 2);
-        assert_eq!(window.samples(), 2);
+        assert_eq!(window.responses(), 2);
         let summary = window.take(LENGTH).unwrap();
         assert_eq!((summary.peak, summary.refused, summary.in_flight), (3, 1, 2.5));
-        assert_eq!((window.samples(), window.take(LENGTH)), (0, None));
+        assert_eq!((window.responses(), window.take(LENGTH)), (0, None));
+    }
+
+    #[test]
+    fn what_clients_abandon_counts_only_without_responses() {
+        let window = Window::default();
+        let millis = Duration::from_millis;
+        let abandon = || (0..1_000).for_each(|_| window.abandoned(millis(900), 9));
+        abandon();
+        let summary = window.take(LENGTH).unwrap();
+        assert!(summary.latency > millis(800) && summary.in_flight == 9.0, "{summary:?}");
+        abandon();
+        (0..10).for_each(|_| window.responded(millis(20), 2));
+        let summary = window.take(LENGTH).unwrap();
+        assert!(summary.latency < millis(25) && summary.in_flight == 2.0, "{summary:?}");
+        assert_eq!(window.take(LENGTH), None);
     }
 
     proptest! {
