@@ -8,6 +8,7 @@ import { Choice, Guard } from './parts.js';
 import { ByHour, HotKeys, Mix, TopRefused } from './refusals.js';
 import { Requests, Tiles } from './requests.js';
 import { Store } from './store.js';
+import { Upstreams } from './upstreams.js';
 
 const SPANS = [[300, '5 min'], [900, '15 min']];
 
@@ -22,6 +23,7 @@ export function Overview({ live, now }) {
       <${Guard} wide="third"><${Requests} points=${points} totals=${state.totals} span=${span} extra=${choice} /><//>
       <${Guard} wide="third"><${Latency} points=${points} span=${span} /><//>
       <${Guard} wide="third last"><${Spread} points=${points} bounds=${bounds} span=${span} /><//>
+      ${state.upstreams?.length > 0 && html`<${Guard} wide="full"><${Upstreams} upstreams=${state.upstreams} /><//>`}
       <${Guard} wide="full"><${Store} state=${state} points=${points} span=${span} /><//>
       <div class="third pile"><${Guard}><${Mix} state=${state} points=${points} /><//><${Guard}><${ByHour} insight=${insight} /><//></div>
       <${Guard} wide="third"><${HotKeys} keys=${state.hot_keys ?? []} now=${now} /><//>

@@ -2,7 +2,7 @@
 
 import { html, useErrorBoundary } from './vendor-preact.js';
 import { Icon } from './icons.js';
-import { safeLink } from './format.js';
+import { percent, safeLink } from './format.js';
 
 /** A part of the page with its heading; `extra` sits beside it. One that is the whole page has the heading of the page. */
 export function Panel({ id, title, extra, wide, test, whole, children }) {
@@ -81,3 +81,11 @@ export function Bars({ caption, head, rows, colour = 'refused', test, rowTest })
     </tr>`)}</tbody>
   </table>`;
 }
+
+/** A share of something limited. The thresholds are those of the alerts. */
+export const Meter = ({ label, value, high = 0.8, critical = 0.9 }) => {
+  if (value === null || value === undefined) return html`<span class="quiet" title="not known">–</span>`;
+  const level = value > critical ? 'critical' : value > high ? 'warning' : 'ok';
+  return html`<span class="meter is-${level}">${level !== 'ok' && html`<${Icon} name=${level} />`}<span>${percent(value)}</span>
+    <span class="meter-box" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(value * 100)}><span style=${{ width: `${Math.min(100, value * 100)}%` }}></span></span></span>`;
+};

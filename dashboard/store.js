@@ -4,9 +4,8 @@ import { html, useState } from './vendor-preact.js';
 import { Chart } from './charts.js';
 import { LINES } from './colour.js';
 import { highest, mean, within } from './columns.js';
-import { bytes, duration, percent, plural, rate } from './format.js';
-import { Icon } from './icons.js';
-import { Breaker, Empty, Name, Panel, Pill, Words } from './parts.js';
+import { bytes, duration, plural, rate } from './format.js';
+import { Breaker, Empty, Meter, Name, Panel, Pill, Words } from './parts.js';
 import { inOrder, shown } from './shards.js';
 
 const MOST_LINES = LINES.length;
@@ -61,14 +60,6 @@ function Health({ shards, points }) {
     </tr>`)}</tbody></table>
     ${shards.length > MOST_ROWS && html`<p class="more"><button type="button" data-test="all-shards" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? 'Show fewer' : `Show all ${shards.length} shards`}</button></p>`}`;
 }
-
-// The same thresholds as the alerts have; connections have no critical one.
-const Meter = ({ label, value, high = 0.8, critical = 0.9 }) => {
-  if (value === null || value === undefined) return html`<span class="quiet" title="not known">–</span>`;
-  const level = value > critical ? 'critical' : value > high ? 'warning' : 'ok';
-  return html`<span class="meter is-${level}">${level !== 'ok' && html`<${Icon} name=${level} />`}<span>${percent(value)}</span>
-    <span class="meter-box" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.round(value * 100)}><span style=${{ width: `${Math.min(100, value * 100)}%` }}></span></span></span>`;
-};
 
 // Without a limit there is no share: what it uses is all that can be said.
 const MemoryUse = ({ shard: { memory, memory_bytes: used } }) => (typeof memory !== 'number' && typeof used === 'number'

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use serde_json::{Value, json};
 use tidegate::store::Histogram;
 use tidegate_overload::InFlightStats;
-use tidegate_server::front::{ConnectionLimiter, Shown};
+use tidegate_server::front::{ConnectionLimiter, ShedState, Shown, UpstreamState};
 
 use crate::access_log::AccessLog;
 use crate::identity::Identify;
@@ -149,10 +149,13 @@ impl Shown for Display {
         Ok(())
     }
 
-    fn shed(&self) -> u64 {
+    fn upstreams(&self) -> Vec<UpstreamState> {
         let routes = self.routes.load();
-        let shedders = routes.groups().iter().filter_map(|group| group.shedder());
-        shedders.flat_map(|shedder| shedder.shed_by_class()).map(|(_, shed)| shed).sum()
+        routes
+            .groups()
+            .iter()
+            .filter_map(|group| Some(upstream_state(group.name(), group.shedder()?)))
+            .collect()
     }
 
     fn status(&self) -> Value {
@@ -228,6 +231,18 @@ impl Display {
             ConstGauge::new(server.in_flight as u64).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+fn upstream_state(name: &str, shedder: &LoadShedder) -> UpstreamState {
+    let InFlightStats { limit, in_flight, base_latency } = shedder.stats();
+    let shed = shedder.shed_by_class().map(|(tier, total)| ShedState { tier: tier.to_owned(), total });
+    UpstreamState {
+        name: name.to_owned(),
+        in_flight,
+        limit,
+        base_latency_seconds: base_latency.map(|base| base.as_secs_f64()),
+        shed: shed.collect(),
     }
 }
 

@@ -81,6 +81,7 @@ pub mod front {
     pub use crate::connection_limiter::ConnectionLimiter;
     pub use crate::drain::Serving;
     pub use crate::listen::{Connected, Listener, Public};
+    pub use crate::live::{ShedState, UpstreamState};
     pub use crate::node::{Node, Shown};
     pub use crate::reserve::ConnectionRoom;
     pub use crate::tls::{Tls, TlsTerms};

@@ -32,7 +32,7 @@ use crate::feed::Loaded;
 use crate::forwarded::Proxies;
 use crate::health::{Change, Concern, Health, Moment};
 use crate::insight::{HotKeyEvent, Insight};
-use crate::live::{Entry, Kind, Live};
+use crate::live::{Entry, Kind, Live, UpstreamState};
 use crate::log_level::LogHandle;
 use crate::membership::Membership;
 use crate::metrics::{Metrics, Table};
@@ -111,9 +111,9 @@ pub trait Shown: Send + Sync {
     /// How it is, at a glance.
     fn status(&self) -> serde_json::Value;
 
-    /// Returns the number of requests that were shed to protect the service, since the start.
-    fn shed(&self) -> u64 {
-        0
+    /// Returns its upstreams with a limit on requests in flight.
+    fn upstreams(&self) -> Vec<UpstreamState> {
+        Vec::new()
     }
 }
 

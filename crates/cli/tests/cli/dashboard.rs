@@ -14,6 +14,7 @@ mod roles;
 mod screenshots;
 mod sizes;
 mod traffic;
+mod upstreams;
 
 use std::time::Duration;
 

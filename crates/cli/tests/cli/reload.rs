@@ -50,6 +50,13 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// Returns how often rules could not be put in force.
+fn load_errors(server: &Server) -> u64 {
+    let metrics = server.admin("/metrics").1;
+    let count = metrics.lines().find_map(|line| line.strip_prefix("tidegate_rules_load_errors_total "));
+    count.unwrap().parse().unwrap()
+}
+
 fn change(server: &Server, path: &std::path::Path, answered: &AtomicU64) {
     let limit = |wanted: u64| {
         wait_for("the new rules", || (server.check(REQUEST)["limit"] == wanted).then_some(()));
@@ -60,18 +67,23 @@ fn change(server: &Server, path: &std::path::Path, answered: &AtomicU64) {
         limit(wanted);
     }
     // As editors do it: a new file takes the place of the old one.
-    let replacement = path.with_extension("new");
-    fs::write(&replacement, rules(4_000_000)).unwrap();
-    fs::rename(&replacement, path).unwrap();
+    let replace = |text: &str| {
+        let replacement = path.with_extension("new");
+        fs::write(&replacement, text).unwrap();
+        fs::rename(&replacement, path).unwrap();
+    };
+    replace(&rules(4_000_000));
     limit(4_000_000);
 
-    fs::write(path, "rules:\n  - rule_id: all\n    limt: 5\n").unwrap();
+    // A file that is written in place may have been seen while it was empty.
+    let errors = load_errors(server);
+    replace("rules:\n  - rule_id: all\n    limt: 5\n");
     let reasons = wait_for("the mistake to be noticed", || {
         let health = health(server);
         (health["status"] == "degraded").then(|| health["reasons"].to_string())
     });
     assert!(reasons.contains("did you mean `limit`?"), "{reasons}");
-    assert!(server.admin("/metrics").1.contains("tidegate_rules_load_errors_total 1"));
+    assert_eq!(load_errors(server), errors + 1);
     let before = answered.load(Ordering::Relaxed);
     wait_for("requests to go on", || (answered.load(Ordering::Relaxed) > before + 20).then_some(()));
     assert_eq!(server.check(REQUEST)["limit"], 4_000_000);

@@ -64,6 +64,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("store.js", include_bytes!("../../../../dashboard/store.js")),
     ("theme.js", include_bytes!("../../../../dashboard/theme.js")),
     ("token.js", include_bytes!("../../../../dashboard/token.js")),
+    ("upstreams.js", include_bytes!("../../../../dashboard/upstreams.js")),
     ("vendor-preact.js", include_bytes!("../../../../dashboard/vendor-preact.js")),
     ("vendor-uplot.css", include_bytes!("../../../../dashboard/vendor-uplot.css")),
     ("vendor-uplot.js", include_bytes!("../../../../dashboard/vendor-uplot.js")),

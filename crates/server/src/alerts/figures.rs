@@ -98,10 +98,14 @@ impl Figures {
             store: node.limiter.shared().map(|store| store_figures(store, loads)),
             connections: None,
             evicted: node.limiter.memory().map_or(0, short_of_room),
-            shed: node.gateway().map_or(0, Shown::shed),
+            shed: node.gateway().map_or(0, shed),
             hot_key: hot_key(node),
         }
     }
+}
+
+fn shed(gateway: &dyn Shown) -> u64 {
+    gateway.upstreams().iter().flat_map(|upstream| &upstream.shed).map(|shed| shed.total).sum()
 }
 
 /// The hottest key that is hot, in words.

@@ -41,6 +41,7 @@ pub(crate) use frame::Event;
 pub(crate) use journal::{Entry, Journal, JournalBody, Kind};
 pub(crate) use point::Point;
 pub(crate) use state::{ModeName, NodeState, Totals};
+pub use state::{ShedState, UpstreamState};
 
 /// How often a point is made.
 const SECOND: Duration = Duration::from_secs(1);

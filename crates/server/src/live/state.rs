@@ -11,7 +11,7 @@ use super::rules::RuleRates;
 use crate::admin::{HotKeyBody, rfc3339};
 use crate::alerts::{Evaluator, Fired, Load};
 use crate::metrics::Counts;
-use crate::node::Node;
+use crate::node::{Node, Shown};
 
 /// How a node is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,32 @@ pub(crate) struct NodeState {
     pub(crate) cluster: Option<ClusterState>,
     /// Whether it is a gateway.
     pub(crate) gateway: bool,
+    /// Upstreams with a limit on requests in flight, up to a hundred.
+    pub(crate) upstreams: Vec<UpstreamState>,
+}
+
+/// An upstream with a limit on requests in flight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamState {
+    /// Its name.
+    pub name: String,
+    /// Number of requests in flight.
+    pub in_flight: u32,
+    /// Limit on them.
+    pub limit: u32,
+    /// Response time without a queue; null if the limit is fixed, or has seen no responses yet.
+    pub base_latency_seconds: Option<f64>,
+    /// Requests that were shed, by tier.
+    pub shed: Vec<ShedState>,
+}
+
+/// Requests of a tier that were shed since the node started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShedState {
+    /// Name of the tier, or `other`.
+    pub tier: String,
+    /// Number of requests.
+    pub total: u64,
 }
 
 /// The operating mode of a node.
@@ -186,8 +212,18 @@ impl NodeState {
             alerts: node.alerts.read(alerts),
             cluster: cluster.map(|cluster| ClusterState::of(cluster)),
             gateway: node.gateway().is_some(),
+            upstreams: node.gateway().map_or_else(Vec::new, upstreams),
         }
     }
+}
+
+/// Number of upstreams that are shown.
+const MOST_UPSTREAMS: usize = 100;
+
+fn upstreams(gateway: &dyn Shown) -> Vec<UpstreamState> {
+    let mut upstreams = gateway.upstreams();
+    upstreams.truncate(MOST_UPSTREAMS);
+    upstreams
 }
 
 impl StoreState {

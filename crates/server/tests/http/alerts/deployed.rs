@@ -81,7 +81,7 @@ fn known(metrics: &str) -> BTreeSet<String> {
         }
     }
     for name in names(&read("docs/observability.md")) {
-        if ["gateway", "cluster", "tier", "rules_age"].iter().any(|of| name[9..].starts_with(of)) {
+        if ["gateway", "shed", "cluster", "tier", "rules_age"].iter().any(|of| name[9..].starts_with(of)) {
             known.insert(format!("{name}_bucket"));
             known.insert(name);
         }
@@ -139,7 +139,7 @@ async fn every_alert_has_a_rule_and_a_runbook() {
         metrics.lines().filter_map(|line| line.strip_prefix("tidegate_alerts{alert=\"")?.split('"').next());
     let events = ["rules_changed", "shard_added", "shard_removed", "failover"];
     let all: Vec<&str> = alerts.chain(events).collect();
-    assert_eq!(all.len(), 19);
+    assert_eq!(all.len(), 20);
     let (rules, runbooks) = (read("deploy/prometheus/alerts.yaml"), read("docs/operations/runbooks.md"));
     for name in all {
         assert!(rules.contains(&format!("runbook_url: docs/operations/runbooks.md#{name}\n")), "{name}");
