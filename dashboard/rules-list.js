@@ -276,7 +276,10 @@ export function Tiers({ rule, documents, most = 100 }) {
     : rule.base_limit !== undefined
       ? documents.plans.map((plan) => [
           plan.name,
-          figuresInWords({ limit: Math.floor(rule.base_limit * plan.times + 1e-9), window: rule.window }),
+          figuresInWords({
+            ...(rule.algorithm === "in_flight" ? rule : { window: rule.window }),
+            limit: Math.floor(rule.base_limit * plan.times + 1e-9),
+          }),
         ])
       : [];
   if (lines.length === 0) return null;

@@ -136,6 +136,7 @@ function agrees(text, rule) {
     "on_missing_identity",
     "on_store_failure",
     "algorithm",
+    "hold_for",
     "cost",
     "burst",
     "shadow",
@@ -175,6 +176,9 @@ const figures = (tiers) =>
     const limit = Number(tier?.limit);
     const window =
       tier?.window ?? (tier?.window_size_seconds === undefined ? undefined : `${tier.window_size_seconds}s`);
+    if (Number.isFinite(limit) && tier?.algorithm === "in_flight") {
+      return [{ name, limit, hold_for: String(tier.hold_for ?? "60s"), algorithm: tier.algorithm }];
+    }
     if (!Number.isFinite(limit) || window === undefined) return [];
     const burst = tier.burst === undefined ? undefined : Number(tier.burst);
     return [{ name, limit, window: String(window), burst, algorithm: tier.algorithm ?? "token_bucket" }];

@@ -2,11 +2,14 @@
 
 const UNITS = { ms: "millisecond", s: "second", m: "minute", h: "hour", d: "day", w: "week" };
 
+const SINGULAR = Object.fromEntries(Object.values(UNITS).map((unit) => [unit, true]));
+
 const ALGORITHMS = {
   token_bucket: "token bucket",
   fixed_window: "fixed window",
   sliding_window: "sliding window",
   sliding_log: "sliding log",
+  in_flight: "in flight",
 };
 
 const FACTS = {
@@ -63,12 +66,21 @@ export function spanInWords(ms) {
 }
 
 /** `{limit, window, burst, algorithm}` → "100 per minute, burst 120, sliding window". */
-export function figuresInWords({ limit, window, burst, algorithm }) {
+export function figuresInWords({ limit, window, burst, algorithm, hold_for: holdFor }) {
   if (limit === 0) return "blocked";
+  if (algorithm === "in_flight") {
+    return `${count(limit)} at once, each for at most ${longest(holdFor ?? window)}`;
+  }
   const parts = [`${count(limit)} per ${windowInWords(window)}`];
   if (burst !== undefined && burst !== null && burst !== limit) parts.push(`burst ${count(burst)}`);
   if (algorithm) parts.push(ALGORITHMS[algorithm] ?? String(algorithm));
   return parts.join(", ");
+}
+
+// "1m" → "1 minute".
+function longest(window) {
+  const words = windowInWords(window);
+  return words in SINGULAR ? `1 ${words}` : words;
 }
 
 /** What a rule allows. */
@@ -182,7 +194,7 @@ export function found(hay, query) {
 
 const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
 
-/** How much a rule allows per second, to sort by; what is not known goes last. */
+/** How much a rule allows per second, to sort by; what is not known goes last, and so do requests in flight. */
 export function strictness(rule) {
   const window = /^(\d+)(ms|s|m|h|d|w)$/.exec(String(rule.window ?? ""));
   const limit = rule.limit ?? rule.base_limit;

@@ -31,6 +31,15 @@ test("quotas are said in words", () => {
   assert.equal(quotaInWords({ limit: 5, burst: 5, window: "1d" }), "5 per day");
   assert.equal(quotaInWords({ limit: 0, window: "1d", algorithm: "sliding_log" }), "blocked");
   assert.equal(quotaInWords({ base_limit: 10, window: "1s" }), "10 per second, times the plan");
+  assert.equal(
+    quotaInWords({ limit: 20, hold_for: "1m", algorithm: "in_flight" }),
+    "20 at once, each for at most 1 minute",
+  );
+  assert.equal(
+    quotaInWords({ base_limit: 5, hold_for: "90s", algorithm: "in_flight" }),
+    "5 at once, each for at most 90 seconds, times the plan",
+  );
+  assert.equal(strictness({ limit: 20, hold_for: "1m", algorithm: "in_flight" }), Number.POSITIVE_INFINITY);
   assert.equal(quotaInWords({ tiered: true }), "by tier");
   assert.equal(quotaInWords({ unlimited: true }), "no limit");
   assert.equal(figuresInWords({ limit: 1, window: "odd", algorithm: "new_one" }), "1 per odd, new_one");
@@ -43,6 +52,11 @@ test("what applies to a request is said with its window", () => {
   assert.equal(appliedInWords(said, { base_limit: 5 }), `${figures}: this request's plan`);
   assert.equal(appliedInWords(said, { limit: 10, window: "1s" }), figures);
   assert.equal(appliedInWords(said, { limit: 2, window: "1m" }), `${figures} for this one; 2 per minute otherwise`);
+  const inFlight = { limit: 20, window_ms: 60000, capacity: 20, algorithm: "in_flight" };
+  assert.equal(
+    appliedInWords(inFlight, { tiered: true }),
+    "20 at once, each for at most 1 minute: this request's tier",
+  );
   assert.equal(appliedInWords(said, undefined), figures, "a rule that is not known here");
   assert.equal(appliedInWords({ ...said, limit: 0, capacity: 0 }, { tiered: true }), "blocked: this request's tier");
 });

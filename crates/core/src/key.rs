@@ -116,6 +116,7 @@ const fn algorithm_hash(algorithm: Algorithm) -> u64 {
         Algorithm::FixedWindow => 0xbb67_ae85_84ca_a73b,
         Algorithm::SlidingWindow => 0x3c6e_f372_fe94_f82b,
         Algorithm::SlidingLog => 0xa54f_f53a_5f1d_36f1,
+        Algorithm::InFlight => 0x510e_527f_ade6_82d1,
     }
 }
 

@@ -21,11 +21,18 @@ pub enum Algorithm {
     SlidingWindow,
     /// Remembers every request of the last window: [`SlidingLog`](crate::algorithm::SlidingLog).
     SlidingLog,
+    /// Limits how many requests are in flight at once: [`InFlight`](crate::algorithm::InFlight).
+    InFlight,
 }
 
 impl Algorithm {
     /// All of them, in the order the documentation lists them.
-    pub const ALL: [Self; 4] = [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog];
+    pub const ALL: [Self; 5] =
+        [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog, Self::InFlight];
+
+    /// Algorithms whose quota comes back by waiting.
+    pub const REFILLING: [Self; 4] =
+        [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog];
 
     /// The name used in rule documents, keys and metrics.
     pub const fn name(self) -> &'static str {
@@ -34,6 +41,7 @@ impl Algorithm {
             Self::FixedWindow => "fixed_window",
             Self::SlidingWindow => "sliding_window",
             Self::SlidingLog => "sliding_log",
+            Self::InFlight => "in_flight",
         }
     }
 }
@@ -63,6 +71,9 @@ pub const MAX_WINDOW: Span = Span::from_secs(366 * 86_400);
 
 /// The largest limit of a sliding log, which keeps an entry per request.
 pub const MAX_LOG_LIMIT: u64 = 100_000;
+
+/// The largest limit of requests in flight, of which a store keeps an entry each.
+pub const MAX_IN_FLIGHT: u64 = 10_000;
 
 /// How much of something may be had per how long, counted how.
 ///
@@ -96,7 +107,7 @@ impl Quota {
         Self { limit, window, capacity: limit, version: 0, algorithm: Algorithm::SlidingWindow }
     }
 
-    /// `limit` per `window`; a limit of 0 blocks.
+    /// `limit` per `window`; a limit of 0 blocks. With [`Algorithm::InFlight`], `limit` at once, each for at most `window`.
     pub fn new(algorithm: Algorithm, limit: u64, window: Span) -> Result<Self, QuotaError> {
         Self::with_burst(algorithm, limit, window, limit)
     }
@@ -108,14 +119,21 @@ impl Quota {
 
     fn with_burst(algorithm: Algorithm, limit: u64, window: Span, burst: u64) -> Result<Self, QuotaError> {
         if window == Span::ZERO || window > MAX_WINDOW {
-            return Err(QuotaError::Window(window));
+            return Err(match algorithm {
+                Algorithm::InFlight => QuotaError::HoldFor(window),
+                _ => QuotaError::Window(window),
+            });
+        }
+        if algorithm == Algorithm::InFlight && limit > MAX_IN_FLIGHT {
+            return Err(QuotaError::InFlightLimit(limit));
         }
         if algorithm == Algorithm::SlidingLog && limit > MAX_LOG_LIMIT {
             return Err(QuotaError::LogLimit(limit));
         }
         let capacity = if limit == 0 { 0 } else { limit.max(burst) };
-        // A fixed window is counted and never multiplied.
-        let factor = if algorithm == Algorithm::FixedWindow { 1 } else { window.as_millis() };
+        // A fixed window and requests in flight are counted and never multiplied.
+        let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::InFlight);
+        let factor = if counted { 1 } else { window.as_millis() };
         match capacity.checked_mul(factor) {
             Some(units) if units < MAX_UNITS => Ok(Self { limit, window, capacity, version: 0, algorithm }),
             _ => Err(QuotaError::Units { capacity, window, most: (MAX_UNITS - 1) / factor }),
@@ -159,7 +177,7 @@ impl Quota {
         self.limit
     }
 
-    /// The window the limit is for.
+    /// The window the limit is for. With [`Algorithm::InFlight`], how long a request is in flight at most.
     pub const fn window(&self) -> Span {
         self.window
     }
@@ -210,6 +228,10 @@ impl Quota {
 pub enum QuotaError {
     /// The window is zero or longer than a leap year.
     Window(Span),
+    /// The time after which requests no longer count as in flight is zero or longer than a leap year.
+    HoldFor(Span),
+    /// Too many requests in flight would have to be kept track of.
+    InFlightLimit(u64),
     /// A sliding log would have to remember too many requests.
     LogLimit(u64),
     /// Capacity × window is too large to compute with exactly.
@@ -227,6 +249,11 @@ impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Window(window) => write!(f, "a window of {window} is out of range; use 1ms to 366d"),
+            Self::HoldFor(span) => write!(f, "a hold_for of {span} is out of range; use 1ms to 366d"),
+            Self::InFlightLimit(limit) => write!(
+                f,
+                "an in_flight limit of {limit} would keep track of too many requests; use a limit of at most {MAX_IN_FLIGHT}"
+            ),
             Self::LogLimit(limit) => write!(
                 f,
                 "a sliding_log of {limit} would remember too many requests; use a limit of at most {MAX_LOG_LIMIT}, or algorithm sliding_window"
@@ -267,6 +294,13 @@ mod tests {
         let log = |limit| Quota::new(Algorithm::SlidingLog, limit, Span::from_secs(1));
         assert!(log(MAX_LOG_LIMIT).is_ok());
         assert!(log(MAX_LOG_LIMIT + 1).unwrap_err().to_string().contains("sliding_window"));
+        let in_flight = |limit, hold_for| Quota::new(Algorithm::InFlight, limit, hold_for);
+        assert!(in_flight(MAX_IN_FLIGHT, MAX_WINDOW).is_ok());
+        assert_eq!(
+            in_flight(MAX_IN_FLIGHT + 1, MAX_WINDOW),
+            Err(QuotaError::InFlightLimit(MAX_IN_FLIGHT + 1))
+        );
+        assert_eq!(in_flight(1, Span::ZERO), Err(QuotaError::HoldFor(Span::ZERO)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::matcher::Matcher;
 use crate::overrides::Overrides;
 use crate::path::Path;
 use crate::plan::Plan;
-use crate::quota::{MAX_UNITS, Quota, QuotaError};
+use crate::quota::{Algorithm, MAX_UNITS, Quota, QuotaError};
 use crate::request::Request;
 use crate::rule::{Allowance, OnLimit, OnMissingIdentity, OnStoreFailure, Rule};
 use crate::tier::{Standing, TierTable, Tiers};
@@ -87,6 +87,8 @@ pub struct RuleSet {
     delays: bool,
     /// True if the charge of a rule names status 401.
     charges_unauthorized: bool,
+    /// True if a rule limits requests in flight.
+    limits_in_flight: bool,
     headers: HeaderNames,
     kept: OnceLock<Arc<dyn Kept>>,
 }
@@ -157,6 +159,10 @@ pub enum RuleSetError {
     DuplicateDescriptor(Box<str>),
     /// A rule about requests without a limit, which would do nothing.
     Unlimited(Box<str>),
+    /// A rule that limits requests in flight for some, and has responses say what a request costs.
+    InFlightCharge(Box<str>),
+    /// A rule that limits requests in flight for some, and has others wait.
+    InFlightDelay(Box<str>),
 }
 
 impl fmt::Display for RuleSetError {
@@ -182,6 +188,14 @@ impl fmt::Display for RuleSetError {
                     "rule `{id}` is unlimited and not about descriptors; give it a limit or leave it out"
                 )
             }
+            Self::InFlightCharge(id) => write!(
+                f,
+                "rule `{id}` limits requests in flight, which responses cannot charge for; remove `charge` or use another algorithm"
+            ),
+            Self::InFlightDelay(id) => write!(
+                f,
+                "rule `{id}` limits requests in flight, and nobody can tell how long to wait for one to end; remove `on_limit: delay` or use another algorithm"
+            ),
         }
     }
 }
@@ -230,6 +244,16 @@ impl RuleSet {
             rules[..about_requests].iter().any(|rule| !rule.shadow && rule.on_limit != OnLimit::Refuse);
         let names_401 = |rule: &Rule| rule.charge.as_ref().is_some_and(|charge| charge.names(UNAUTHORIZED));
         let charges_unauthorized = rules[..about_requests].iter().any(names_401);
+        let mut limits_in_flight = false;
+        for rule in rules.iter().filter(|rule| is_in_flight(rule, &tiers)) {
+            if rule.charge.is_some() {
+                return Err(RuleSetError::InFlightCharge(rule.id.clone()));
+            }
+            if rule.on_limit != OnLimit::Refuse {
+                return Err(RuleSetError::InFlightDelay(rule.id.clone()));
+            }
+            limits_in_flight = true;
+        }
         let conditions: Vec<_> = rules[..about_requests].iter().map(|rule| rule.condition.clone()).collect();
         let matcher = Matcher::new(&conditions);
         let headers = HeaderNames::new(rules[..about_requests].iter(), &tier_from);
@@ -249,6 +273,7 @@ impl RuleSet {
             asks_plan,
             delays,
             charges_unauthorized,
+            limits_in_flight,
             headers,
             kept: OnceLock::new(),
         })
@@ -349,6 +374,11 @@ impl RuleSet {
         self.ipv6_prefix
     }
 
+    /// Returns true if any rule limits how many requests are [in flight](Algorithm::InFlight), be it only for some tiers or identities.
+    pub fn limits_in_flight(&self) -> bool {
+        self.limits_in_flight
+    }
+
     /// Returns the names of the headers that rules about requests read.
     pub fn headers(&self) -> &HeaderNames {
         &self.headers
@@ -439,6 +469,17 @@ fn allow(rule: &mut Rule, tiers: &TierTable, stamp: u64) -> Result<Box<[Quota]>,
         Allowance::Tiered | Allowance::Unlimited => {}
     }
     Ok(Box::default())
+}
+
+/// Returns true if `rule` limits how many requests are in flight, for whomever.
+fn is_in_flight(rule: &Rule, tiers: &TierTable) -> bool {
+    let counts = |quota: &Quota| quota.algorithm() == Algorithm::InFlight;
+    let own = match &rule.allowance {
+        Allowance::Fixed(quota) | Allowance::Planned(quota) => counts(quota),
+        Allowance::Tiered => tiers.quotas().any(|quota| counts(&quota)),
+        Allowance::Unlimited => false,
+    };
+    own || rule.overrides.iter().any(|entry| counts(&entry.quota))
 }
 
 /// The domains, with the rules about their descriptors, which are the last of `rules`. Adds a rule for each that

@@ -62,7 +62,8 @@ impl Operation<'_> {
 pub enum Action {
     /// Say what would happen; change nothing.
     Peek,
-    /// Consume the cost if it fits.
+    /// Consume the cost if it fits. A quota [in flight](crate::Algorithm::InFlight) is held for its window then, under a name that nobody
+    /// knows to settle.
     Take,
     /// Consume the cost if it fits, but let [`Action::Settle`] change that until `ttl` is over; then it is given
     /// back as if settled with 0.
@@ -73,7 +74,8 @@ pub enum Action {
         ttl: Span,
     },
     /// Replace a hold's cost by the take's own: what was held too much is given back, what is missing is taken as
-    /// far as it fits. A hold that is gone stays gone, and the verdict is a refusal.
+    /// far as it fits. A hold that is gone stays gone, and the verdict is a refusal. Quota [in flight](crate::Algorithm::InFlight) is
+    /// given back whole, whatever the cost.
     Settle {
         /// The hold to settle.
         id: HoldId,

@@ -162,6 +162,11 @@ impl TierTable {
         &self.plans
     }
 
+    /// The quotas of all tiers.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = Quota> {
+        self.standings.iter().filter_map(|standing| standing.quota)
+    }
+
     pub(crate) fn has_tiers(&self) -> bool {
         self.has_tiers
     }

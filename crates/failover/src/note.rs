@@ -145,7 +145,7 @@ const MARGIN: Span = Span::from_secs(60);
 fn is_over(note: &Note, time: Timestamp) -> bool {
     match note.balance {
         Balance::Debt { units } => units == 0,
-        Balance::Log { used, .. } => used == 0,
+        Balance::Log { used, .. } | Balance::InFlight { used } => used == 0,
         Balance::Windows { index, .. } => {
             let end = index.saturating_add(2).saturating_mul(note.quota.window().as_millis());
             Timestamp::from_millis(end) + MARGIN <= time

@@ -85,7 +85,7 @@ impl Part {
     pub(crate) fn book_time(&self, quota: &Quota, now: Moment) -> Timestamp {
         match quota.algorithm() {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => self.health.time(now),
-            Algorithm::TokenBucket | Algorithm::SlidingLog => self.book_clock.time(now),
+            Algorithm::TokenBucket | Algorithm::SlidingLog | Algorithm::InFlight => self.book_clock.time(now),
         }
     }
 

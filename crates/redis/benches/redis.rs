@@ -139,7 +139,7 @@ fn growth<'r>(
 
 fn sizes(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
     println!("bytes of the server's memory");
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let bytes = growth(runtime, redis, store, 50_000, |user| take(quota(algorithm, 100), user));
         println!("  {:<15} {bytes:.0} per key", algorithm.name());
     }
@@ -196,7 +196,7 @@ fn throughput(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
     println!(
         "decisions through the store, {CALLERS} callers, {KEYS} keys, beside redis-benchmark -t incr -c {CALLERS}"
     );
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         run(runtime, store, quota(algorithm, 100), CALLERS, KEYS, DECISIONS, PATIENT);
         let before = incr(redis, "1");
         let calls = redis.command_calls("evalsha");
@@ -251,7 +251,7 @@ fn server_time(runtime: &Runtime, redis: &Redis, store: &Arc<RedisStore>) {
         pipeline.query::<()>(&mut connection).unwrap();
     }
     let beside = (usec(redis) - before) as f64 / 50_000.0;
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         run(runtime, store, quota(algorithm, 100), CALLERS, KEYS, DECISIONS, PATIENT);
         let before = redis.command_usec("evalsha");
         let ours = run(runtime, store, quota(algorithm, 100), CALLERS, KEYS, DECISIONS, PATIENT);

@@ -72,7 +72,7 @@ impl OwnedOp {
             && self.request_id.is_none()
             && !self.shadow
             && !self.quota.is_blocked()
-            && self.quota.algorithm() != Algorithm::SlidingLog
+            && !matches!(self.quota.algorithm(), Algorithm::SlidingLog | Algorithm::InFlight)
     }
 
     /// Gives back what this took at `since`, or lets go of what it holds.
@@ -209,6 +209,7 @@ const fn algorithm_number(algorithm: Algorithm) -> u64 {
         Algorithm::FixedWindow => 2,
         Algorithm::SlidingWindow => 3,
         Algorithm::SlidingLog => 4,
+        Algorithm::InFlight => 5,
     }
 }
 
@@ -308,7 +309,7 @@ impl<'b> Reply<'b> {
             Algorithm::TokenBucket => TokenBucket::new(count, now).look(quota, cost, now),
             Algorithm::FixedWindow => FixedWindow::new(count, now).look(quota, cost, now),
             Algorithm::SlidingWindow => SlidingWindow::new(previous, count, now).look(quota, cost, now),
-            Algorithm::SlidingLog => return None,
+            Algorithm::SlidingLog | Algorithm::InFlight => return None,
         };
         // A script that sees it differently is not ours.
         (verdict.allowed == allowed).then_some(Some(verdict))

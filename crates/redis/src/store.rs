@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Action, Group, HoldId, Operation, Secret, Span, Tag};
+use tidegate_core::{Action, Algorithm, Group, HoldId, Operation, Secret, Span, Tag};
 use tidegate_store::coordinator::{Places, apply_group};
 use tidegate_store::deadline::{Late as NoAnswer, until};
 use tidegate_store::spans;
@@ -357,6 +357,10 @@ impl Places for RedisStore {
         };
         if deadline.at() <= Instant::now() {
             return fail(Failure::Deadline);
+        }
+        // The scripts do not have this counter; limiters refuse rules that need it.
+        if ops.iter().any(|op| op.take.quota.algorithm() == Algorithm::InFlight) {
+            return fail(Failure::Other);
         }
         let shard = match self.servers.shard_of(place) {
             // Keys hashed with a secret of our own would be nobody else's.

@@ -10,7 +10,11 @@ use crate::reader::Reader;
 use crate::text::{Place, Placed};
 
 /// The keys that state figures.
-pub(crate) const KEYS: [&str; 5] = ["limit", "window", "window_size_seconds", "burst", "algorithm"];
+pub(crate) const KEYS: [&str; 6] =
+    ["limit", "window", "window_size_seconds", "hold_for", "burst", "algorithm"];
+
+/// How long a request counts as in flight at most, unless a rule says so.
+const DEFAULT_HOLD_FOR: Span = Span::from_secs(60);
 
 /// What counts where figures are left out.
 #[derive(Clone, Copy)]
@@ -31,18 +35,26 @@ impl Base {
         }
     }
 
-    fn window(self) -> Option<Span> {
+    /// The window, which for requests in flight is something else than for all others.
+    fn window(self, algorithm: Algorithm) -> Option<Span> {
+        let is_alike = |quota: &Quota| is_in_flight(quota.algorithm()) == is_in_flight(algorithm);
         match self {
-            Self::Quota(quota) => Some(quota.window()),
+            Self::Quota(quota) => Some(quota).filter(is_alike).map(|quota| quota.window()),
             Self::None | Self::Unknown => None,
         }
     }
+}
+
+/// Returns true if a limit counts what is there at once, and not per window.
+pub(crate) fn is_in_flight(algorithm: Algorithm) -> bool {
+    algorithm == Algorithm::InFlight
 }
 
 /// Figures as given: readable ones only.
 struct Figures {
     limit: Option<Placed<u64>>,
     window: Option<Placed<Span>>,
+    hold_for: Option<Placed<Span>>,
     burst: Option<Placed<u64>>,
     algorithm: Option<Algorithm>,
 }
@@ -67,26 +79,69 @@ pub(crate) fn quota_by(
 ) -> Option<Quota> {
     let given = read(reader, fields, key);
     let lacks_window = fields.lacks("window") && fields.lacks("window_size_seconds");
+    let algorithm = given.algorithm.unwrap_or(base.algorithm());
+    let is_clear = given.algorithm.is_some() || !fields.has("algorithm");
     if fields.lacks(key) {
-        let message =
-            format!("{what} has no `limit`; say how much per window, such as `limit: 100` (0 blocks)");
-        reader.problem(fields.at, message);
+        let hint = match is_in_flight(algorithm) {
+            true => "say how many requests at once, such as `limit: 20`",
+            false => "say how much per window, such as `limit: 100`",
+        };
+        reader.problem(fields.at, format!("{what} has no `limit`; {hint} (0 blocks)"));
     }
-    if lacks_window && matches!(base, Base::None) {
+    if is_clear && is_in_flight(algorithm) {
+        return quota_in_flight(reader, fields, &given, base);
+    }
+    if !is_clear && fields.has("hold_for") {
+        // Its author had something in mind that needs no window.
+        return None;
+    }
+    let is_known = is_clear && (given.algorithm.is_some() || !matches!(base, Base::Unknown));
+    if let Some(at) = fields.key_at("hold_for").filter(|_| is_known) {
+        let counted = quoted(algorithm.name());
+        let hint = "remove it or change the algorithm";
+        reader.problem(at, format!("`hold_for` is for `in_flight`, and this counts by {counted}; {hint}"));
+        return None;
+    }
+    if lacks_window && base.window(algorithm).is_none() && !matches!(base, Base::Unknown) {
         let message = format!("{what} has no `window`; say for how long the limit is, such as `window: 60s`");
         reader.problem(fields.at, message);
     }
-    if fields.has("algorithm") && given.algorithm.is_none() {
+    if !is_clear {
         return None;
     }
-    let algorithm = given.algorithm.unwrap_or(base.algorithm());
     let limit = given.limit?;
     let window = match given.window {
         Some(window) => window,
-        None if lacks_window => Placed { at: fields.at, value: base.window()? },
+        None if lacks_window => Placed { at: fields.at, value: base.window(algorithm)? },
         None => return None,
     };
     build(reader, algorithm, &limit, &window, given.burst.as_ref())
+}
+
+/// The quota of a limit on requests in flight.
+fn quota_in_flight(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    given: &Figures,
+    base: Base,
+) -> Option<Quota> {
+    let hold_for = "say how long a request may be in flight at most, such as `hold_for: 60s`";
+    let limit = "its limit is how many requests there are at once";
+    let mut is_sound = true;
+    for (key, hint) in [("window", hold_for), ("window_size_seconds", hold_for), ("burst", limit)] {
+        if let Some(at) = fields.key_at(key) {
+            reader.problem(at, format!("`in_flight` has no `{key}`; remove it: {hint}"));
+            is_sound = false;
+        }
+    }
+    let default = || base.window(Algorithm::InFlight).unwrap_or(DEFAULT_HOLD_FOR);
+    let hold_for = match &given.hold_for {
+        Some(span) => Placed { at: span.at, value: span.value },
+        None if fields.lacks("hold_for") => Placed { at: fields.at, value: default() },
+        None => return None,
+    };
+    let limit = given.limit.as_ref().filter(|_| is_sound)?;
+    build(reader, Algorithm::InFlight, limit, &hold_for, None)
 }
 
 /// Looks at the figures one by one, where it is unclear whether they are wanted at all.
@@ -99,7 +154,9 @@ fn read(reader: &mut Reader<'_>, fields: &Fields<'_, '_>, key: &str) -> Figures 
     let burst = whole(reader, fields, "burst", "");
     let window = window(reader, fields);
     let algorithm = fields.read("algorithm", |key, node| reader.named(key, node, &ALGORITHMS));
-    Figures { limit, window, burst, algorithm }
+    let hold_for =
+        fields.read("hold_for", |key, node| Some(Placed { at: node.at, value: reader.duration(key, node)? }));
+    Figures { limit, window, hold_for, burst, algorithm }
 }
 
 pub(crate) fn whole(
@@ -160,8 +217,8 @@ fn place_of(
     burst: Option<&Placed<u64>>,
 ) -> Place {
     match (error, burst) {
-        (QuotaError::Window(_), _) => window.at,
+        (QuotaError::Window(_) | QuotaError::HoldFor(_), _) => window.at,
         (QuotaError::Units { .. }, Some(burst)) if burst.value > limit.value => burst.at,
-        (QuotaError::Units { .. } | QuotaError::LogLimit(_), _) => limit.at,
+        (QuotaError::Units { .. } | QuotaError::LogLimit(_) | QuotaError::InFlightLimit(_), _) => limit.at,
     }
 }

@@ -9,12 +9,17 @@ pub(crate) const DEFAULT_ALGORITHM: Algorithm = Algorithm::TokenBucket;
 /// The algorithm of a descriptor's limit that names none, because its author expects to be counted so.
 pub(crate) const DEFAULT_ENVOY_ALGORITHM: Algorithm = Algorithm::FixedWindow;
 
-pub(crate) const ALGORITHMS: [(&str, Algorithm); 4] = [
+pub(crate) const ALGORITHMS: [(&str, Algorithm); 5] = [
     (Algorithm::TokenBucket.name(), Algorithm::TokenBucket),
     (Algorithm::FixedWindow.name(), Algorithm::FixedWindow),
     (Algorithm::SlidingWindow.name(), Algorithm::SlidingWindow),
     (Algorithm::SlidingLog.name(), Algorithm::SlidingLog),
+    (Algorithm::InFlight.name(), Algorithm::InFlight),
 ];
+
+/// Algorithms of a descriptor's `rate_limit`, which is per unit of time.
+pub(crate) const ENVOY_ALGORITHMS: [(&str, Algorithm); 4] =
+    [ALGORITHMS[0], ALGORITHMS[1], ALGORITHMS[2], ALGORITHMS[3]];
 
 pub(crate) const ON_MISSING_IDENTITY: [(&str, OnMissingIdentity); 4] = [
     ("ip", OnMissingIdentity::Ip),
@@ -56,5 +61,6 @@ mod tests {
     #[test]
     fn no_algorithm_is_without_a_name() {
         assert_eq!(ALGORITHMS.map(|(_, algorithm)| algorithm), Algorithm::ALL);
+        assert_eq!(ENVOY_ALGORITHMS.map(|(_, algorithm)| algorithm), Algorithm::REFILLING);
     }
 }

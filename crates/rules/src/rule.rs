@@ -1,6 +1,6 @@
 //! One rule.
 
-use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnMissingIdentity, OnStoreFailure};
+use tidegate_core::rule::{Allowance, DEFAULT_PRIORITY, OnLimit, OnMissingIdentity, OnStoreFailure};
 use tidegate_core::{Charge, Cost, Facet, Identifier, Quota, Rule};
 
 use crate::charge;
@@ -121,7 +121,13 @@ fn about_requests(
     let on_limit = patience::read(reader, fields);
     let overrides =
         fields.read("overrides", |key, node| overrides::read(reader, key, node, base, identifier.as_ref()));
+    let quotas = overrides.iter().flatten().map(|entry| entry.quota).chain(own_quota(allowance));
     let (cost, charge) = price?;
+    if quotas.into_iter().any(|quota| figures::is_in_flight(quota.algorithm()))
+        && is_said_in_vain(reader, fields, charge.is_some(), on_limit)
+    {
+        return None;
+    }
     Some(Rule {
         condition: condition.unwrap_or_default(),
         cost,
@@ -132,6 +138,34 @@ fn about_requests(
         overrides: overrides.unwrap_or_default(),
         ..Rule::new("", identifier?, Quota::BLOCKED)
     })
+}
+
+fn own_quota(allowance: Option<Allowance>) -> Option<Quota> {
+    match allowance? {
+        Allowance::Fixed(quota) | Allowance::Planned(quota) => Some(quota),
+        Allowance::Tiered | Allowance::Unlimited => None,
+    }
+}
+
+/// Complains about what a limit on requests in flight has no use for; returns true if there is any of it.
+fn is_said_in_vain(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_, '_>,
+    charges: bool,
+    on_limit: Option<OnLimit>,
+) -> bool {
+    let delays = matches!(on_limit, Some(OnLimit::Delay { .. }));
+    let mut is_vain = false;
+    for (key, given, why) in [
+        ("charge", charges, "takes a slot back when a request is over, whatever its response says"),
+        ("on_limit", delays, "refuses at once, as nobody can tell when a request ends"),
+    ] {
+        if let Some(at) = fields.key_at(key).filter(|_| given) {
+            reader.problem(at, format!("`in_flight` {why}; remove `{key}` or use another algorithm"));
+            is_vain = true;
+        }
+    }
+    is_vain
 }
 
 /// What a request takes, and what its answer changes about that.

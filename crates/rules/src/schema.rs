@@ -268,6 +268,12 @@ mod tests {
             "base_limit: 1",
             "base_limit: 1\nlimit: 1\nwindow: 1s",
             "tiered: true\nbase_limit: 1",
+            "tiered: true\nhold_for: 1s",
+            "limit: 1\nwindow: 1s\nhold_for: 1s",
+            "limit: 1\nalgorithm: in_flight\nwindow: 1s",
+            "limit: 1\nalgorithm: in_flight\nburst: 1",
+            "limit: 1\nalgorithm: in_flight\ncharge: { statuses: 401 }",
+            "limit: 1\nalgorithm: in_flight\non_limit: delay\nmax_delay: 1s",
         ] {
             assert!(rule(bad).iter().all(|value| !validator.is_valid(value)), "{bad}");
         }
@@ -292,7 +298,13 @@ mod tests {
             let text = format!("limit: 1\nwindow: 1s\n{bad}");
             assert!(rule(&text).iter().all(|value| !validator.is_valid(value)), "{bad}");
         }
-        for good in ["limit: 1\nwindow: 1s", "base_limit: 1\nwindow: 1s", "tiered: true"] {
+        for good in [
+            "limit: 1\nwindow: 1s",
+            "base_limit: 1\nwindow: 1s",
+            "tiered: true",
+            "limit: 1\nalgorithm: in_flight",
+            "base_limit: 1\nalgorithm: in_flight\nhold_for: 5m",
+        ] {
             assert!(rule(good).iter().all(|value| validator.is_valid(value)), "{good}");
         }
         let plans = |text: &str| values(text).iter().all(|value| validator.is_valid(value));
@@ -333,6 +345,7 @@ mod tests {
             "unit: day, requests_per_unit: 1, unit_multiplier: 0",
             "unlimited: true, unit: day",
             "unit: day, requests_per_unit: 1, limit: 1",
+            "unit: day, requests_per_unit: 1, algorithm: in_flight",
         ] {
             assert!(!envoy(bad), "{bad}");
         }

@@ -8,6 +8,7 @@ use tidegate_core::rule::{Allowance, OnLimit, OnMissingIdentity, OnStoreFailure,
 use tidegate_core::{Algorithm, Charge, Condition, Cost, Quota, Rule, Span, Timestamp};
 
 use crate::condition::ANY_VALUE;
+use crate::figures::is_in_flight;
 use crate::form::{self, OneOrMany, Table};
 use crate::names::{self, name_of};
 
@@ -37,8 +38,9 @@ pub(crate) fn form(rule: &Rule) -> form::Rule {
         algorithm: quota.map(|quota| form::Algorithm(quota.algorithm().name())),
         limit: quota.filter(|_| !planned).map(|quota| quota.limit()),
         base_limit: quota.filter(|_| planned).map(|quota| quota.limit()),
-        window: quota.map(|quota| window(&quota)),
+        window: quota.and_then(|quota| window(&quota)),
         window_size_seconds: None,
+        hold_for: quota.and_then(|quota| hold_for(&quota)),
         burst: quota.and_then(|quota| burst(&quota)),
         tiered: (rule.allowance == Allowance::Tiered).then_some(true),
         unlimited: (rule.allowance == Allowance::Unlimited).then_some(true),
@@ -66,8 +68,9 @@ pub(crate) fn on_store_failure(value: OnStoreFailure) -> form::OnStoreFailure {
 pub(crate) fn figures(quota: &Quota) -> form::Figures {
     form::Figures {
         limit: quota.limit(),
-        window: Some(window(quota)),
+        window: window(quota),
         window_size_seconds: None,
+        hold_for: hold_for(quota),
         burst: burst(quota),
         algorithm: Some(form::Algorithm(quota.algorithm().name())),
     }
@@ -162,8 +165,12 @@ pub(crate) fn one_or_many<T>(mut texts: Vec<T>) -> OneOrMany<T> {
     }
 }
 
-fn window(quota: &Quota) -> form::Duration {
-    form::Duration(quota.window().to_string())
+fn window(quota: &Quota) -> Option<form::Duration> {
+    (!is_in_flight(quota.algorithm())).then(|| form::Duration(quota.window().to_string()))
+}
+
+fn hold_for(quota: &Quota) -> Option<form::Duration> {
+    is_in_flight(quota.algorithm()).then(|| form::Duration(quota.window().to_string()))
 }
 
 fn burst(quota: &Quota) -> Option<u64> {
@@ -208,8 +215,9 @@ fn r#override(entry: &Override) -> form::Override {
             Target::Identity(texts) => Some(one_or_many(texts.iter().map(ToString::to_string).collect())),
         },
         limit: entry.quota.limit(),
-        window: Some(window(&entry.quota)),
+        window: window(&entry.quota),
         window_size_seconds: None,
+        hold_for: hold_for(&entry.quota),
         burst: burst(&entry.quota),
         algorithm: Some(form::Algorithm(entry.quota.algorithm().name())),
         until: entry.until.and_then(moment),

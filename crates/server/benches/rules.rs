@@ -276,7 +276,7 @@ fn swapping() {
             while begun.elapsed() < LOAD {
                 if swaps {
                     count += 1;
-                    limiter.set_rules(compile(&texts[count % 2]));
+                    limiter.set_rules(compile(&texts[count % 2])).expect("counters are in memory");
                 }
                 thread::sleep(Duration::from_millis(100));
             }

@@ -234,6 +234,9 @@ impl Changes {
     async fn change(&mut self, node: &Node, snapshot: Snapshot) {
         match Usable::find(snapshot, self.good.clone(), self.book.as_ref()).await {
             Ok(usable) => {
+                if let Err(error) = node.limiter.supports(&usable.loaded.rules) {
+                    return node.keep_rules(&error.to_string(), vec![error.to_string()]);
+                }
                 self.memory.note(&usable, &self.good);
                 let Usable { loaded, snapshot, aside } = usable;
                 node.put_in_force(loaded);

@@ -496,7 +496,9 @@ impl Node {
         let Loaded { rules, document_version, versions } = loaded;
         let table = self.metrics.decisions.table(&rules);
         let in_force = InForce { table, document_version, versions }.kept_by(&rules);
-        self.limiter.set_rules(rules);
+        if let Err(error) = self.limiter.set_rules(rules) {
+            return self.keep_rules(&error.to_string(), vec![error.to_string()]);
+        }
         // Now the rules before the last are gone, and with them what only they knew.
         self.metrics.decisions.count_in(in_force);
         let rules = self.limiter.rules();

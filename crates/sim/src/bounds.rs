@@ -172,7 +172,7 @@ fn slots_of(quota: &Quota, balance: &Balance) -> Vec<u64> {
             vec![index, index.saturating_sub(1)]
         }
         Balance::Windows { index, .. } => vec![index],
-        Balance::Debt { .. } | Balance::Log { .. } => vec![0],
+        Balance::Debt { .. } | Balance::Log { .. } | Balance::InFlight { .. } => vec![0],
     }
 }
 
@@ -182,7 +182,7 @@ fn known(balance: &Balance, slot: u64) -> u64 {
         Balance::Windows { index, current, .. } if index == slot => current,
         Balance::Windows { index, previous, .. } if index == slot + 1 => previous,
         Balance::Windows { .. } => 0,
-        Balance::Debt { units } => units,
+        Balance::Debt { units } | Balance::InFlight { used: units } => units,
         Balance::Log { used, .. } => used,
     }
 }

@@ -75,7 +75,7 @@ impl KeyTruth {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 self.slots.entry(slot).or_default().allowance += units;
             }
-            Algorithm::TokenBucket | Algorithm::SlidingLog => self.allowance += units,
+            Algorithm::TokenBucket | Algorithm::SlidingLog | Algorithm::InFlight => self.allowance += units,
         }
     }
 
@@ -131,6 +131,8 @@ impl KeyTruth {
             }
             Algorithm::SlidingLog => self.check_log(admission, now, books),
             Algorithm::TokenBucket => self.check_bucket(admission, now, books),
+            // Not part of any scenario.
+            Algorithm::InFlight => None,
         }
     }
 
@@ -236,6 +238,7 @@ impl KeyTruth {
                 let debt = self.debt(now).saturating_sub(self.slack().into());
                 u64::try_from(debt).unwrap_or(u64::MAX)
             }
+            Algorithm::InFlight => 0,
         }
     }
 }

@@ -9,6 +9,7 @@ use tidegate_store::memory::{DEFAULT_MAX_KEYS, Sweeper};
 use tidegate_store::peers::Peers;
 use tidegate_store::{Clock, FallbackSettings, MemoryStore, Store, SystemClock};
 
+use crate::checked::UnsupportedRules;
 use crate::limiter::{Backend, Limiter, Memory};
 use crate::shared::{Local, Shared};
 use crate::tiers::{TierCache, TierLookup, TierOptions};
@@ -159,8 +160,12 @@ impl Builder {
         self
     }
 
-    /// Builds the limiter. Fails if the operating system gives no randomness or no thread.
+    /// Builds the limiter. Fails if the operating system gives no randomness or no thread, or if the rules
+    /// [cannot be applied](UnsupportedRules) with a shared store.
     pub fn build(self) -> std::io::Result<Limiter> {
+        if self.store.is_some() && self.rules.limits_in_flight() {
+            return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, UnsupportedRules));
+        }
         let tiers = match self.tiers {
             Some((lookup, mut options)) => {
                 if self.store.is_some() {

@@ -59,3 +59,18 @@ impl fmt::Display for RequestError {
 }
 
 impl std::error::Error for RequestError {}
+
+/// Error for rules that a limiter cannot apply: they limit how many requests are [in flight](tidegate_core::Algorithm::InFlight), and its
+/// counters are in a shared store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsupportedRules;
+
+impl fmt::Display for UnsupportedRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "algorithm in_flight works with counters in memory only; remove the rules that use it, or run without a shared store",
+        )
+    }
+}
+
+impl std::error::Error for UnsupportedRules {}

@@ -9,8 +9,8 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tidegate_core::descriptor::Asked;
 use tidegate_core::{
-    Decision, Descriptor, DescriptorDecision, DescriptorDemand, Group, Operation, RuleSet, RuleVerdict,
-    Secret, Take, Timestamp,
+    Algorithm, Decision, Descriptor, DescriptorDecision, DescriptorDemand, Group, Operation, RuleSet,
+    RuleVerdict, Secret, Take, Timestamp,
 };
 use tidegate_store::{Action, Deadline, Failure, Outcome};
 
@@ -152,7 +152,9 @@ async fn ask(
 /// for too much leaves nothing to those who ask for less.
 fn rests<'r>(group: &Group<'r>, outcomes: &Outcomes) -> Vec<Group<'r>> {
     let rest = |(op, outcome): (&Operation<'r>, &Outcome)| {
-        let verdict = outcome.verdict().filter(|verdict| op.action == Action::Take && !verdict.allowed)?;
+        // A request that does not go ahead is not in flight.
+        let is_charged = op.action == Action::Take && op.take.quota.algorithm() != Algorithm::InFlight;
+        let verdict = outcome.verdict().filter(|verdict| is_charged && !verdict.allowed)?;
         let take = Take { cost: verdict.remaining, ..op.take };
         (verdict.remaining > 0).then(|| Group::from_elem(take.into(), 1))
     };

@@ -3,6 +3,9 @@
 //! Rules with a [charge](tidegate_core::cost::Charge) hold what a request costs if the request [says](tidegate_core::Request::hold)
 //! that its answer will be told; what is held is gone for others. The answer then settles it. If none is told in time, because
 //! whoever should have is gone, it is given back.
+//!
+//! Rules that limit how many requests are [in flight](tidegate_core::Algorithm::InFlight) hold a slot of every request that they admit,
+//! whether or not it says so. Settling gives the slot back, and so does the time that the rule gives requests.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +16,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tidegate_core::cost::DEFAULT_CHARGE_WITHIN;
 use tidegate_core::rule::OnStoreFailure;
-use tidegate_core::{Action, Group, HoldId, Key, Operation, Quota, RuleSet, Span, Tag, Take};
+use tidegate_core::{Action, Algorithm, Group, HoldId, Key, Operation, Quota, RuleSet, Span, Tag, Take};
 use tidegate_store::{Deadline, Outcome};
 
 use crate::checked::{Checked, RequestError};
@@ -49,6 +52,13 @@ struct HeldTake {
     local: bool,
 }
 
+impl HeldTake {
+    /// Returns true if it is a slot of a rule that limits requests in flight.
+    fn is_slot(&self) -> bool {
+        self.quota.algorithm() == Algorithm::InFlight
+    }
+}
+
 impl Holding {
     /// What a request holds under this name if it is `allowed`, given what its rules ask for and what became of that.
     pub(crate) fn of(
@@ -72,12 +82,14 @@ impl Holding {
 
 impl Held {
     /// What is to become of it, now that the request is answered: what each rule's charge says about an answer with this
-    /// status, of which `header` gives what a header (its name in lower case) says.
+    /// status, of which `header` gives what a header (its name in lower case) says. Slots of requests in flight are given back; if the
+    /// request goes on after its answer has begun, [take](Checked::take_slots) them first.
     #[must_use = "nothing is settled until the limiter is told"]
     pub fn answered<'h>(mut self, status: u16, header: impl Fn(&str) -> Option<&'h str>) -> Settlement {
         for take in &mut self.holding.takes {
-            // Always there: only rules with a charge have anything held.
-            if let Some(charge) = &self.rules.rule(take.rule).charge {
+            if take.is_slot() {
+                take.cost = 0;
+            } else if let Some(charge) = &self.rules.rule(take.rule).charge {
                 take.cost = charge.of(status, &header, take.cost);
             }
         }
@@ -91,17 +103,22 @@ impl Held {
         Settlement(self)
     }
 
-    /// Returns the settlement of a request that went ahead and whose response nobody saw: all that is held is charged.
+    /// Returns the settlement of a request that went ahead and whose response nobody saw: all that is held is charged, except slots of
+    /// requests in flight, which are given back.
     #[must_use = "nothing is charged until the limiter is told"]
-    pub fn charged(self) -> Settlement {
+    pub fn charged(mut self) -> Settlement {
+        self.holding.takes.iter_mut().filter(|take| take.is_slot()).for_each(|take| take.cost = 0);
         Settlement(self)
     }
 
-    /// Returns how long it is held: the shortest [`within`](tidegate_core::cost::Charge::within) of its rules. After that it is given
-    /// back, and settling it does nothing.
+    /// Returns how long it is held: the shortest [`within`](tidegate_core::cost::Charge::within) of its rules, or the time that they
+    /// give requests in flight. After that it is given back, and settling it does nothing.
     pub fn within(&self) -> Span {
-        let charges = self.holding.takes.iter().filter_map(|take| self.rules.rule(take.rule).charge.as_ref());
-        charges.map(|charge| charge.within).min().unwrap_or(DEFAULT_CHARGE_WITHIN)
+        let within = |take: &HeldTake| match take.is_slot() {
+            true => Some(take.quota.window()),
+            false => self.rules.rule(take.rule).charge.as_ref().map(|charge| charge.within),
+        };
+        self.holding.takes.iter().filter_map(within).min().unwrap_or(DEFAULT_CHARGE_WITHIN)
     }
 
     /// What is held of each rule's quota: the rule's id and how much.
@@ -150,6 +167,23 @@ impl Checked {
     pub fn take_held(&mut self) -> Option<Held> {
         let holding = self.holding.take()?;
         Some(Held { rules: Arc::clone(&self.rules), holding })
+    }
+
+    /// Returns the slots that the request holds of rules that limit how many are [in flight](tidegate_core::Algorithm::InFlight), to be
+    /// [given back](Held::unanswered) when the request is over. The rest stays to be [taken](Self::take_held).
+    ///
+    /// A slot that is not given back is lost for as long as its rule gives requests.
+    pub fn take_slots(&mut self) -> Option<Held> {
+        let holding = self.holding.as_mut()?;
+        let (slots, rest): (SmallVec<[HeldTake; 2]>, SmallVec<[HeldTake; 2]>) =
+            holding.takes.iter().copied().partition(HeldTake::is_slot);
+        if rest.is_empty() {
+            return self.take_held();
+        }
+        holding.takes = rest;
+        let id = holding.id;
+        (!slots.is_empty())
+            .then(|| Held { rules: Arc::clone(&self.rules), holding: Box::new(Holding { id, takes: slots }) })
     }
 }
 
@@ -203,7 +237,21 @@ pub(crate) fn is_hold(op: &Operation<'_>) -> bool {
     matches!(op.action, Action::Hold { .. })
 }
 
-/// Takes what was to be held: for want of room to keep track of it, the answer will not be asked.
+/// Takes what was to be held: for want of room to keep track of it, the answer will not be asked. What is in flight can only be held.
 pub(crate) fn take_at_once(group: &mut [Operation<'_>]) {
-    group.iter_mut().filter(|op| is_hold(op)).for_each(|op| op.action = Action::Take);
+    let held = group.iter_mut().filter(|op| is_hold(op) && !is_in_flight(op));
+    held.for_each(|op| op.action = Action::Take);
+}
+
+/// Holds under the name `id` what is to be taken of quotas in flight.
+pub(crate) fn hold_in_flight(group: &mut [Operation<'_>], id: HoldId) {
+    for op in group.iter_mut().filter(|op| op.action == Action::Take && is_in_flight(op)) {
+        op.action = Action::Hold { id, ttl: op.take.quota.window() };
+        // A retry is in flight beside the request that it repeats.
+        op.take.request_id = None;
+    }
+}
+
+fn is_in_flight(op: &Operation<'_>) -> bool {
+    op.take.quota.algorithm() == Algorithm::InFlight
 }

@@ -16,8 +16,8 @@ use tower::{Layer, Service};
 use crate::checked::{Checked, RequestError};
 use crate::limiter::Limiter;
 
-use future::Answer;
 pub use future::LimitedFuture;
+use future::{Answer, Slots};
 
 /// What an extractor sees of a request: everything but the body.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,9 @@ impl<'a> Head<'a> {
 
 /// Limits an HTTP service: allowed requests go on, with the rate limit headers on their responses; refused ones are
 /// answered with 429 (503 if the limits could not be checked) without touching the service.
+///
+/// Slots of rules that limit how many requests are [in flight](tidegate_core::Algorithm::InFlight) are given back as soon as the service
+/// has responded or its future is dropped; the response's body is no part of that.
 ///
 /// Where rules let requests [wait](tidegate_core::rule::OnLimit::Delay) for their turn, they do, in a Tokio runtime with time
 /// enabled; clients that go away leave their place.
@@ -167,7 +170,7 @@ where
             let check = Arc::clone(&self.shared).check(parts, Instant::now());
             return LimitedFuture::checking(Box::pin(check), ready, body);
         }
-        let checked = self.shared.limiter.try_check(&self.shared.extract(&request));
+        let checked = limiter.try_check(&self.shared.extract(&request));
         LimitedFuture::decided(self.shared.answer(checked), &mut self.inner, request)
     }
 }
@@ -193,11 +196,15 @@ impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
     }
 
     fn answer(&self, checked: Result<Checked, RequestError>) -> Answer {
-        let checked = checked
+        let mut checked = checked
             .map_err(|error| json(StatusCode::BAD_REQUEST, &ErrorBody::field(error.field, error.message)))?;
         let mut fields = HeaderMap::new();
         headers::write(&checked, checked.rules(), &self.styles, &mut fields);
-        if checked.allowed { Ok(fields) } else { Err(self.refuse(&checked, fields)) }
+        if !checked.allowed {
+            return Err(self.refuse(&checked, fields));
+        }
+        let slots = checked.take_slots().map(|held| Slots::new(Arc::clone(&self.limiter), held));
+        Ok((fields, slots))
     }
 
     fn refuse(&self, checked: &Checked, fields: HeaderMap) -> Box<Response<String>> {
@@ -211,7 +218,8 @@ impl<E: for<'a> Fn(Head<'a>) -> Request<'a>> Shared<E> {
     }
 }
 
-/// Removes the name of a hold: the layer tells no response, and a hold that nobody settles costs nothing in the end.
+/// Removes the name of a hold: the layer tells no response, and a hold that nobody settles costs nothing in the end. Slots of requests
+/// in flight are held nevertheless, and given back.
 fn charged_at_once(request: Request<'_>) -> Request<'_> {
     Request { hold: None, ..request }
 }

@@ -188,7 +188,7 @@ mod tiers;
 mod waiting;
 
 pub use builder::{Builder, DEFAULT_EMERGENCY_CAP, DEFAULT_STORE_TIMEOUT};
-pub use checked::{Checked, RequestError};
+pub use checked::{Checked, RequestError, UnsupportedRules};
 pub use descriptors::CheckedDescriptors;
 pub use held::{Held, Settlement};
 #[cfg(feature = "tower")]

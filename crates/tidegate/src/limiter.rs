@@ -12,7 +12,7 @@ use tidegate_store::peers::{Answers as _, Call, Reply};
 use tidegate_store::{Action, Clock, Deadline, Fallback, MemoryStore, Operation, Outcome, Store};
 
 use crate::builder::Builder;
-use crate::checked::{Checked, RequestError};
+use crate::checked::{Checked, RequestError, UnsupportedRules};
 use crate::held::{self, Holding};
 use crate::shared::{Shared, Terms};
 use crate::spans;
@@ -177,19 +177,26 @@ impl Limiter {
             let matching = spans::matching();
             let mut demand = rules.demand(request, &path, &memory.secret, now);
             spans::matched(matching, demand.rules.len(), rules.version());
+            let hold = if rules.limits_in_flight() {
+                let id = request.hold.unwrap_or_else(|| self.hold_id());
+                held::hold_in_flight(&mut demand.group, id);
+                Some(id)
+            } else {
+                request.hold
+            };
             adjust(&mut demand.group);
             decision.tier = demand.tier;
             let counting = spans::memory(demand.group.len());
             memory.apply(&demand, now, &mut decision);
             spans::counted(counting, &decision);
-            if request.hold.is_some() {
+            if hold.is_some() {
                 // The memory store answers every take with a verdict: only holds can find it full.
                 if decision.verdicts.is_empty() {
                     held::take_at_once(&mut demand.group);
                     memory.apply(&demand, now, &mut decision);
                 }
                 let said = decision.verdicts.iter().map(|said| Outcome::Verdict(said.verdict));
-                holding = Holding::of(request.hold, decision.allowed, (&demand.rules, &demand.group), said);
+                holding = Holding::of(hold, decision.allowed, (&demand.rules, &demand.group), said);
             }
         }
         note(&decision, &rules);
@@ -356,8 +363,17 @@ impl Limiter {
         self.rules.load()
     }
 
-    /// Puts other rules in force, at once for every request that comes after.
-    pub fn set_rules(&self, rules: RuleSet) {
+    /// Returns an error if `rules` ask for something that this limiter cannot do: with a shared store, to limit how many requests are
+    /// [in flight](tidegate_core::Algorithm::InFlight).
+    pub fn supports(&self, rules: &RuleSet) -> Result<(), UnsupportedRules> {
+        let unsupported = rules.limits_in_flight() && matches!(self.backend, Backend::Shared(_));
+        if unsupported { Err(UnsupportedRules) } else { Ok(()) }
+    }
+
+    /// Puts other rules in force, at once for every request that comes after. If this limiter does not
+    /// [support](Self::supports) them, the present ones stay in force.
+    pub fn set_rules(&self, rules: RuleSet) -> Result<(), UnsupportedRules> {
+        self.supports(&rules)?;
         let old = self.rules.swap(Arc::new(rules));
         // Freeing many rules takes longer than deciding by them: not to be done by whoever happens to use them last.
         drop(self.retired.lock().map(|mut retired| retired.replace(old)));
@@ -365,6 +381,7 @@ impl Limiter {
             shared.rules_changed();
         }
         self.lines.ask_again();
+        Ok(())
     }
 
     /// The counters, if they are in this process.

@@ -1,8 +1,11 @@
 //! The tower layer in front of an axum service.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -14,6 +17,7 @@ use tidegate::{
     Algorithm, Facet, HeaderStyle, Limiter, ManualClock, Quota, RateLimitLayer, Request, Rule, RuleSet,
     RuleSetParts, Span, Timestamp,
 };
+use tokio::sync::watch;
 use tower::ServiceExt;
 
 /// A service limited to 2 per hour and user that counts how often it is reached.
@@ -126,6 +130,45 @@ async fn a_charge_is_taken_at_once() {
     }
     clock.advance(Span::from_secs(60));
     assert_eq!(ask(&service, "/login").await.status(), StatusCode::TOO_MANY_REQUESTS, "for good");
+}
+
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context).is_pending())).await
+}
+
+/// A slot is given back when the service has responded, or when nobody waits for that any more.
+#[tokio::test]
+async fn requests_in_flight_are_limited() {
+    let quota = Quota::new(Algorithm::InFlight, 2, Span::from_secs(3_600)).unwrap();
+    let rule = Rule::new("at_once", Facet::Global, quota);
+    let parts = RuleSetParts { rules: vec![rule], ..RuleSetParts::default() };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_704_067_200_000)));
+    let limiter = Arc::new(Limiter::builder(RuleSet::new(parts).unwrap()).clock(clock).build().unwrap());
+    let layer = RateLimitLayer::new(limiter, |head| head.request())
+        .headers([HeaderStyle::XRateLimit, HeaderStyle::Ietf]);
+    let (open, gate) = watch::channel(false);
+    let handler = async move || {
+        gate.clone().wait_for(|open| *open).await.unwrap();
+        "hello"
+    };
+    let service = Router::new().route("/{*path}", get(handler)).layer(layer);
+    let (mut first, mut second) = (Box::pin(ask(&service, "/a")), Box::pin(ask(&service, "/b")));
+    assert!(is_pending(&mut first).await && is_pending(&mut second).await);
+    let refused = ask(&service, "/c").await;
+    assert_eq!(
+        (refused.status(), header(&refused, "retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, Some("1"))
+    );
+    assert_eq!(header(&refused, "ratelimit-policy"), Some("\"at_once\";q=2;qu=\"concurrent-requests\""));
+    assert_eq!(header(&refused, "ratelimit"), Some("\"at_once\";r=0;t=1"));
+    drop(second);
+    let mut third = Box::pin(ask(&service, "/c"));
+    assert!(is_pending(&mut third).await, "it is with the service");
+    assert_eq!(ask(&service, "/d").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    open.send(true).unwrap();
+    for response in [first.await, third.await, ask(&service, "/d").await, ask(&service, "/e").await] {
+        assert_eq!(response.status(), StatusCode::OK);
+    }
 }
 
 #[tokio::test]

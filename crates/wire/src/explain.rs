@@ -17,9 +17,9 @@ pub struct ExplainedRule<'a> {
     pub said: RuleBody<'a>,
     /// Whom it counts; null if it insists on an identity that the request lacks.
     pub identity: Option<String>,
-    /// How it counts: `token_bucket`, `fixed_window`, `sliding_window` or `sliding_log`.
+    /// How it counts: `token_bucket`, `fixed_window`, `sliding_window`, `sliding_log` or `in_flight`.
     pub algorithm: &'static str,
-    /// What its limit is per.
+    /// What its limit is per; for `in_flight`, how long a request is in flight at most.
     pub window_ms: u64,
     /// How much there is when nothing was used: the limit, or the burst if that is more.
     pub capacity: u64,

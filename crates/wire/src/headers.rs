@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate_core::header_names::{HeaderNames, HeaderUse};
-use tidegate_core::{Decision, RuleSet, Span, Status};
+use tidegate_core::{Algorithm, Decision, RuleSet, Span, Status};
 
 use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
 use crate::error::ErrorBody;
@@ -163,11 +163,11 @@ fn ietf(decision: &Decision, rules: &RuleSet, insert: &mut impl FnMut(HeaderName
     let (mut policies, mut limits) = (Vec::new(), Vec::new());
     for said in decision.verdicts.iter().filter(|said| !said.shadow) {
         let (id, verdict) = (&rules.rule(said.rule).id, &said.verdict);
-        policies.push(format!(
-            "\"{id}\";q={};w={}",
-            verdict.quota.limit(),
-            verdict.quota.window().as_secs_ceil()
-        ));
+        let limit = verdict.quota.limit();
+        policies.push(match verdict.quota.algorithm() {
+            Algorithm::InFlight => format!("\"{id}\";q={limit};qu=\"concurrent-requests\""),
+            _ => format!("\"{id}\";q={limit};w={}", verdict.quota.window().as_secs_ceil()),
+        });
         let wait = wait(verdict.retry).filter(|wait| *wait > Span::ZERO).unwrap_or(verdict.reset_after);
         limits.push(format!("\"{id}\";r={};t={}", verdict.remaining, wait.as_secs_ceil()));
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tidegate_core::{Decision, Span, Status};
+use tidegate_core::{Algorithm, Decision, Span, Status, Verdict};
 
 use crate::check::{RETRY_UNAVAILABLE_SECS, wait};
 
@@ -28,20 +28,29 @@ impl<'a> RefusalBody<'a> {
             return Self { error: "unavailable", message, retry_after, documentation_url };
         }
         let verdict = decision.binding().map(|binding| &binding.verdict);
-        let message = verdict.map_or_else(String::new, |verdict| {
-            let made = verdict.used().saturating_add(decision.cost);
-            let limit = verdict.quota.limit();
-            match limit {
-                0 => "This request is blocked.".to_owned(),
-                _ => format!(
-                    "You have made {made} {}. Limit is {limit} per {}.",
-                    requests(made),
-                    period(verdict.quota.window())
-                ),
-            }
-        });
+        let message = verdict.map_or_else(String::new, |verdict| explain(verdict, decision.cost));
         let retry_after = verdict.and_then(|verdict| wait(verdict.retry)).map(Span::as_secs_ceil);
         Self { error: "rate_limit_exceeded", message, retry_after, documentation_url }
+    }
+}
+
+/// Says why a request of `cost` is refused.
+fn explain(verdict: &Verdict, cost: u64) -> String {
+    let (used, limit) = (verdict.used(), verdict.quota.limit());
+    match verdict.quota.algorithm() {
+        _ if limit == 0 => "This request is blocked.".to_owned(),
+        // Those that are not over yet: this one is not among them.
+        Algorithm::InFlight => {
+            format!("You have {used} {} in flight. Limit is {limit} at once.", requests(used))
+        }
+        _ => {
+            let made = used.saturating_add(cost);
+            format!(
+                "You have made {made} {}. Limit is {limit} per {}.",
+                requests(made),
+                period(verdict.quota.window())
+            )
+        }
     }
 }
 
@@ -70,7 +79,20 @@ fn period(window: Span) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::Quota;
+
     use super::*;
+
+    #[test]
+    fn requests_in_flight_are_not_made_per_anything() {
+        let said = |limit, remaining| {
+            let quota = Quota::new(Algorithm::InFlight, limit, Span::from_secs(60)).unwrap();
+            explain(&Verdict { remaining, ..Verdict::blocked(quota) }, 1)
+        };
+        assert_eq!(said(20, 0), "You have 20 requests in flight. Limit is 20 at once.");
+        assert_eq!(said(1, 0), "You have 1 request in flight. Limit is 1 at once.");
+        assert_eq!(said(0, 0), "This request is blocked.");
+    }
 
     #[test]
     fn any_window_can_be_said() {

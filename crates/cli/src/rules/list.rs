@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tidegate_core::rule::Allowance;
-use tidegate_core::{Quota, Rule};
+use tidegate_core::{Algorithm, Quota, Rule};
 use tidegate_rules::{Source, read};
 use tidegate_sources::{Aside, Entry, Listing};
 
@@ -132,6 +132,9 @@ fn figures(quota: &Quota) -> String {
         capacity if capacity == quota.limit() => String::new(),
         capacity => format!(", burst {}", number(capacity)),
     };
+    if algorithm == Algorithm::InFlight {
+        return format!("{limit} at once, each for at most {window}");
+    }
     format!("{limit} per {window}{burst}, {algorithm}")
 }
 

@@ -1,7 +1,7 @@
 //! A counter of whichever algorithm its quota asks for.
 
 use super::balance::{self, Balance, Portable};
-use super::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket, step};
+use super::{Counter, FixedWindow, InFlight, SlidingLog, SlidingWindow, TokenBucket, step};
 use crate::quota::{Algorithm, Quota};
 use crate::time::Timestamp;
 use crate::verdict::Verdict;
@@ -19,6 +19,8 @@ pub enum AnyCounter {
     SlidingWindow(SlidingWindow),
     /// Sliding log.
     SlidingLog(SlidingLog),
+    /// Requests in flight.
+    InFlight(InFlight),
 }
 
 /// Runs `$body` with `$counter` being the counter inside.
@@ -29,6 +31,7 @@ macro_rules! with_counter {
             Self::FixedWindow($counter) => $body,
             Self::SlidingWindow($counter) => $body,
             Self::SlidingLog($counter) => $body,
+            Self::InFlight($counter) => $body,
         }
     };
 }
@@ -43,7 +46,7 @@ macro_rules! from_counter {
     )*};
 }
 
-from_counter!(TokenBucket, FixedWindow, SlidingWindow, SlidingLog);
+from_counter!(TokenBucket, FixedWindow, SlidingWindow, SlidingLog, InFlight);
 
 impl AnyCounter {
     /// Counter of `algorithm` for a key never used.
@@ -53,6 +56,7 @@ impl AnyCounter {
             Algorithm::FixedWindow => FixedWindow::default().into(),
             Algorithm::SlidingWindow => SlidingWindow::default().into(),
             Algorithm::SlidingLog => SlidingLog::default().into(),
+            Algorithm::InFlight => InFlight::default().into(),
         }
     }
 
@@ -63,6 +67,7 @@ impl AnyCounter {
             Algorithm::FixedWindow => FixedWindow::restore(quota, balance, now).into(),
             Algorithm::SlidingWindow => SlidingWindow::restore(quota, balance, now).into(),
             Algorithm::SlidingLog => SlidingLog::restore(quota, balance, now).into(),
+            Algorithm::InFlight => InFlight::restore(quota, balance, now).into(),
         }
     }
 

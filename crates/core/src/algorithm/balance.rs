@@ -5,7 +5,7 @@
 //! durations. Whatever is not known exactly errs towards refusing.
 
 use super::fixed_window::window_index;
-use super::{Counter, FixedWindow, MAX_AHEAD, SlidingLog, SlidingWindow, TokenBucket};
+use super::{Counter, FixedWindow, InFlight, MAX_AHEAD, SlidingLog, SlidingWindow, TokenBucket};
 use crate::quota::{Algorithm, Quota};
 use crate::time::{Span, Timestamp};
 
@@ -37,6 +37,11 @@ pub enum Balance {
         /// Time since it was known.
         age: Span,
     },
+    /// Requests in flight.
+    InFlight {
+        /// Number of them.
+        used: u64,
+    },
 }
 
 impl Balance {
@@ -44,7 +49,7 @@ impl Balance {
     #[must_use]
     pub fn elapse(self, quota: &Quota, elapsed: Span) -> Self {
         match self {
-            Self::Windows { .. } => self,
+            Self::Windows { .. } | Self::InFlight { .. } => self,
             Self::Debt { units } => {
                 Self::Debt { units: units.saturating_sub(TokenBucket::refill(quota, elapsed)) }
             }
@@ -60,7 +65,7 @@ impl Balance {
         match *self {
             Self::Windows { current, .. } => current,
             Self::Debt { units } => units.div_ceil(quota.window().as_millis()),
-            Self::Log { used, .. } => used,
+            Self::Log { used, .. } | Self::InFlight { used } => used,
         }
     }
 }
@@ -84,10 +89,11 @@ pub trait Portable: Counter {
     fn raise(&mut self, _quota: &Quota, _balance: &Balance) {}
 }
 
-/// Returns the time slot that `at` lies in: the window's number; for a log a fiftieth of its window; for a bucket always 0.
+/// Returns the time slot that `at` lies in: the window's number; for a log a fiftieth of its window; for a bucket and
+/// for requests in flight always 0.
 pub(super) fn slot_at(quota: &Quota, at: Timestamp) -> u64 {
     match quota.algorithm() {
-        Algorithm::TokenBucket => 0,
+        Algorithm::TokenBucket | Algorithm::InFlight => 0,
         Algorithm::FixedWindow | Algorithm::SlidingWindow => window_index(quota, at),
         Algorithm::SlidingLog => at.as_millis() / log_slot(quota),
     }
@@ -98,7 +104,7 @@ pub(super) fn slot_expiry(quota: &Quota, slot: u64) -> Timestamp {
     let window = quota.window().as_millis();
     let after = |count: u64, length: u64| Timestamp::from_millis(count.saturating_mul(length));
     match quota.algorithm() {
-        Algorithm::TokenBucket => Timestamp::LATEST,
+        Algorithm::TokenBucket | Algorithm::InFlight => Timestamp::LATEST,
         Algorithm::FixedWindow => after(slot.saturating_add(1), window),
         Algorithm::SlidingWindow => after(slot.saturating_add(2), window),
         Algorithm::SlidingLog => after(slot.saturating_add(1), log_slot(quota)) + quota.window(),
@@ -214,6 +220,22 @@ impl Portable for SlidingLog {
             Ok(cost) if at + quota.window() > self.at => self.insert(at, cost),
             _ => return false,
         }
+        true
+    }
+}
+
+impl Portable for InFlight {
+    fn balance(&self, _quota: &Quota) -> Balance {
+        Balance::InFlight { used: self.used }
+    }
+
+    fn restore(_quota: &Quota, balance: &Balance, now: Timestamp) -> Self {
+        let Balance::InFlight { used } = *balance else { return Self::new(0, now) };
+        Self::new(used, now)
+    }
+
+    fn adjust(&mut self, _quota: &Quota, _slot: u64, units: i64) -> bool {
+        self.used = self.used.saturating_add_signed(units);
         true
     }
 }

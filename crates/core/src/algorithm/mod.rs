@@ -7,6 +7,7 @@
 mod any;
 mod balance;
 mod fixed_window;
+mod in_flight;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
@@ -17,6 +18,7 @@ mod tests;
 pub use any::AnyCounter;
 pub use balance::{Balance, Portable};
 pub use fixed_window::FixedWindow;
+pub use in_flight::InFlight;
 pub use sliding_log::SlidingLog;
 pub use sliding_window::SlidingWindow;
 pub use token_bucket::TokenBucket;
@@ -32,6 +34,10 @@ pub const MAX_AHEAD: Span = Span::from_secs(10);
 ///
 /// `fits`, `look`, `room`, `charge`, `credit` and `rescale` expect a counter that was brought up to date with [`Self::advance`].
 pub trait Counter: Clone + Default {
+    /// True if waiting gives back what was consumed. If not, only settling does: whatever is consumed has to be a hold, or it would be
+    /// gone for good.
+    const REFILLS: bool = true;
+
     /// Lets time pass up to `now`: refills, rolls windows over, forgets what has expired.
     ///
     /// A clock that steps back is held at the last time seen; a counter more than [`MAX_AHEAD`] in the future

@@ -13,6 +13,7 @@ enum Any {
     FixedWindow(FixedWindow),
     SlidingWindow(SlidingWindow),
     SlidingLog(SlidingLog),
+    InFlight(InFlight),
 }
 
 impl Any {
@@ -22,6 +23,7 @@ impl Any {
             Algorithm::FixedWindow => Self::FixedWindow(FixedWindow::default()),
             Algorithm::SlidingWindow => Self::SlidingWindow(SlidingWindow::default()),
             Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::default()),
+            Algorithm::InFlight => Self::InFlight(InFlight::default()),
         }
     }
 
@@ -31,6 +33,7 @@ impl Any {
             Self::FixedWindow(counter) => step(counter, quota, cost, now),
             Self::SlidingWindow(counter) => step(counter, quota, cost, now),
             Self::SlidingLog(counter) => step(counter, quota, cost, now),
+            Self::InFlight(counter) => step(counter, quota, cost, now),
         }
     }
 
@@ -40,6 +43,7 @@ impl Any {
             Self::FixedWindow(counter) => counter.is_at_rest(quota, now),
             Self::SlidingWindow(counter) => counter.is_at_rest(quota, now),
             Self::SlidingLog(counter) => counter.is_at_rest(quota, now),
+            Self::InFlight(counter) => counter.is_at_rest(quota, now),
         }
     }
 }
@@ -148,13 +152,19 @@ impl Reference {
                     previous * (window - at % window) + (current + cost) * window <= limit * window
                 }
                 Algorithm::SlidingLog => sum(&|t| t + window > at) + cost <= limit,
+                // As long as nothing is given back.
+                Algorithm::InFlight => sum(&|_| true) + cost <= limit,
             }
     }
 }
 
 fn quotas() -> impl Strategy<Value = Quota> {
+    quotas_of(&Algorithm::ALL)
+}
+
+fn quotas_of(algorithms: &[Algorithm]) -> impl Strategy<Value = Quota> + use<> {
     let windows = prop::sample::select(vec![1u64, 7, 10, 100, 1_000, 60_000]);
-    (prop::sample::select(Algorithm::ALL.to_vec()), 0u64..20, windows, 0u64..40).prop_map(
+    (prop::sample::select(algorithms.to_vec()), 0u64..20, windows, 0u64..40).prop_map(
         |(algorithm, limit, window, burst)| {
             let window = Span::from_millis(window);
             match algorithm {
@@ -182,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn counters_do_what_they_say(quota in quotas(), history in histories()) {
+    fn counters_do_what_they_say(quota in quotas_of(&Algorithm::REFILLING), history in histories()) {
         let mut counter = Any::new(quota.algorithm());
         let mut reference = Reference::new(quota);
         let mut now = 1_704_067_200_000u64;
@@ -218,6 +228,46 @@ proptest! {
             Any::FixedWindow(counter) => check_room(counter, &quota, &other, part)?,
             Any::SlidingWindow(counter) => check_room(counter, &quota, &other, part)?,
             Any::SlidingLog(counter) => check_room(counter, &quota, &other, part)?,
+            Any::InFlight(counter) => check_room(counter, &quota, &other, part)?,
+        }
+    }
+
+    /// There is never more in flight than the limit, whatever the clock does, and all that is given back can be had again.
+    #[test]
+    fn no_more_is_in_flight_than_the_limit(
+        quota in quotas_of(&[Algorithm::InFlight]),
+        events in prop::collection::vec((-20_000i64..90_000, 1u64..4, any::<prop::sample::Index>(), any::<bool>()), 1..80),
+    ) {
+        let mut counter = InFlight::default();
+        let mut open: Vec<u64> = Vec::new();
+        let mut now = 1_704_067_200_000u64;
+        for (step, cost, which, ends) in events {
+            now = now.saturating_add_signed(step);
+            let at = Timestamp::from_millis(now);
+            if ends && !open.is_empty() {
+                let cost = open.swap_remove(which.index(open.len()));
+                counter.advance(&quota, at);
+                counter.credit(&quota, cost, Timestamp::EPOCH);
+            } else {
+                let fits = open.iter().sum::<u64>() + cost <= quota.limit() && quota.limit() > 0;
+                let verdict = super::step(&mut counter, &quota, cost, at);
+                prop_assert_eq!(verdict.allowed, fits);
+                let retry = match (fits, cost <= quota.capacity()) {
+                    (true, _) => Retry::Now,
+                    (false, true) => Retry::After(Span::from_secs(1)),
+                    (false, false) => Retry::Never,
+                };
+                prop_assert_eq!(verdict.retry, retry);
+                if fits {
+                    open.push(cost);
+                }
+            }
+            let used = open.iter().sum::<u64>();
+            let verdict = counter.look(&quota, 0, at);
+            prop_assert_eq!(verdict.remaining, quota.limit() - used);
+            let reset = if used == 0 { Span::ZERO } else { quota.window() };
+            prop_assert_eq!(verdict.reset_after, reset);
+            prop_assert_eq!(counter.is_at_rest(&quota, at), used == 0);
         }
     }
 
@@ -265,6 +315,7 @@ proptest! {
             Any::FixedWindow(counter) => counter.credit(&quota, cost, since),
             Any::SlidingWindow(counter) => counter.credit(&quota, cost, since),
             Any::SlidingLog(counter) => counter.credit(&quota, cost, since),
+            Any::InFlight(counter) => counter.credit(&quota, cost, since),
         }
         let credited = remaining(&mut credited);
         prop_assert!(kept <= credited && credited <= without, "{kept} ≤ {credited} ≤ {without}");
@@ -344,6 +395,7 @@ fn rescaling_keeps_what_was_consumed() {
                 Any::FixedWindow(counter) => counter.rescale(&from, &to),
                 Any::SlidingWindow(counter) => counter.rescale(&from, &to),
                 Any::SlidingLog(counter) => counter.rescale(&from, &to),
+                Any::InFlight(counter) => counter.rescale(&from, &to),
             }
             counter.step(&to, 0, at).remaining
         };
@@ -352,7 +404,9 @@ fn rescaling_keeps_what_was_consumed() {
     assert_eq!(remaining(Algorithm::TokenBucket, (100, 60), (10, 1), 51), 4);
     assert_eq!(remaining(Algorithm::TokenBucket, (10, 60), (100, 60), 10), 0);
     // Counts stay, whatever the limit and the window become.
-    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog] {
+    for algorithm in
+        [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog, Algorithm::InFlight]
+    {
         assert_eq!(remaining(algorithm, (100, 60), (80, 60), 50), 30, "{algorithm}");
         assert_eq!(remaining(algorithm, (100, 60), (40, 60), 50), 0, "{algorithm}");
         assert_eq!(remaining(algorithm, (100, 60), (80, 3_600), 50), 30, "{algorithm}");
@@ -373,6 +427,7 @@ fn a_credit_is_what_waiting_has_not_given_back_already() {
             Any::FixedWindow(counter) => counter.credit(&quota, 4, start),
             Any::SlidingWindow(counter) => counter.credit(&quota, 4, start),
             Any::SlidingLog(counter) => counter.credit(&quota, 4, start),
+            Any::InFlight(counter) => counter.credit(&quota, 4, start),
         }
         counter.step(&quota, 0, later).remaining
     };
@@ -382,6 +437,8 @@ fn a_credit_is_what_waiting_has_not_given_back_already() {
     assert_eq!([0, 9, 10].map(|after| left(Algorithm::FixedWindow, after)), [4, 4, 10]);
     assert_eq!([0, 9, 10].map(|after| left(Algorithm::SlidingWindow, after)), [4, 4, 0]);
     assert_eq!([0, 9, 10].map(|after| left(Algorithm::SlidingLog, after)), [4, 4, 10]);
+    // Time gives nothing back of what is in flight.
+    assert_eq!([0, 9, 1_000].map(|after| left(Algorithm::InFlight, after)), [4, 4, 4]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `rate_limit`: how much, per how long.
 
-use tidegate_core::Span;
 use tidegate_core::rule::Allowance;
+use tidegate_core::{Algorithm, Span};
 
 use crate::descriptor::replaced;
 use crate::fields::Fields;
-use crate::figures::{build, whole};
-use crate::names::{ALGORITHMS, DEFAULT_ENVOY_ALGORITHM, UNITS};
+use crate::figures::{build, is_in_flight, whole};
+use crate::names::{DEFAULT_ENVOY_ALGORITHM, ENVOY_ALGORITHMS, UNITS};
 use crate::node::{Kind, Node};
 use crate::reader::Reader;
 use crate::schema::SHAPES;
@@ -68,7 +68,11 @@ fn allowance(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Allowan
     let limit = whole(reader, fields, "requests_per_unit", "0 blocks; for no limit, write `unlimited: true`");
     let burst = whole(reader, fields, "burst", "");
     let window = window(reader, fields);
-    let algorithm = fields.read("algorithm", |key, node| reader.named(key, node, &ALGORITHMS));
+    let algorithm = fields.read("algorithm", |key, node| match &node.kind {
+        // It is there, but not here.
+        Kind::Text(name) if **name == *Algorithm::InFlight.name() => Some(Algorithm::InFlight),
+        _ => reader.named(key, node, &ENVOY_ALGORITHMS),
+    });
     if fields.has("unlimited") && unlimited.is_none() {
         return None;
     }
@@ -84,6 +88,11 @@ fn allowance(reader: &mut Reader<'_>, fields: &Fields<'_, '_>) -> Option<Allowan
         return None;
     }
     let algorithm = algorithm.unwrap_or(DEFAULT_ENVOY_ALGORITHM);
+    if let Some(at) = fields.key_at("algorithm").filter(|_| is_in_flight(algorithm)) {
+        let hint = "to limit requests in flight, write a rule with a `descriptor` and `hold_for`";
+        reader.problem(at, format!("a `rate_limit` is per unit of time; {hint}"));
+        return None;
+    }
     build(reader, algorithm, &limit?, &window?, burst.as_ref()).map(Allowance::Fixed)
 }
 

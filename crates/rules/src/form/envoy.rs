@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Algorithm, Duration, OnStoreFailure, Unit, Written};
+use super::{Duration, EnvoyAlgorithm, OnStoreFailure, Unit, Written};
 
 /// The descriptors of a domain, as Envoy's rate limit service reads them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -88,7 +88,7 @@ pub struct EnvoyRateLimit {
     /// How much a token bucket holds at most; `requests_per_unit` if not given or smaller. Tidegate only.
     pub burst: Option<u64>,
     /// How it is counted. Default `fixed_window`. Tidegate only.
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<EnvoyAlgorithm>,
 }
 
 /// A limit that is replaced by another.

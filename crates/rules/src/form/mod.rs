@@ -52,6 +52,10 @@ text_type! {
     Algorithm(&'static str) = one_of(&names::ALGORITHMS)
 }
 text_type! {
+    /// The name of an algorithm that counts per time.
+    EnvoyAlgorithm(&'static str) = one_of(&names::ENVOY_ALGORITHMS)
+}
+text_type! {
     /// What to do with a request that lacks an identity.
     OnMissingIdentity(&'static str) = one_of(&names::ON_MISSING_IDENTITY)
 }
@@ -191,10 +195,20 @@ pub struct RateLimits {
     pub updated_at: Option<Moment>,
 }
 
-/// How much, per how long, counted how. Needs a limit and exactly one of `window` and `window_size_seconds`.
+/// How much, per how long, counted how. Needs a limit and exactly one of `window` and `window_size_seconds`, or `algorithm: in_flight`
+/// and neither.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = [{"required": ["window"]}, {"required": ["window_size_seconds"]}]))]
+#[schemars(extend(
+    "if" = {"properties": {"algorithm": {"const": "in_flight"}}, "required": ["algorithm"]},
+    "then" = {"not": {"anyOf": [
+        {"required": ["window"]}, {"required": ["window_size_seconds"]}, {"required": ["burst"]}
+    ]}},
+    "else" = {
+        "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}],
+        "not": {"required": ["hold_for"]}
+    }
+))]
 pub struct Figures {
     /// How much per window. 0 blocks.
     pub limit: u64,
@@ -202,6 +216,9 @@ pub struct Figures {
     pub window: Option<Duration>,
     /// The window in seconds, instead of `window`.
     pub window_size_seconds: Option<u64>,
+    /// How long a request is in flight at most, 1ms to 366d: after that its slot is given back, whether or not the request is over.
+    /// `in_flight` only. Default 60s.
+    pub hold_for: Option<Duration>,
     /// How much a token bucket holds at most; the limit if not given or smaller. Token buckets only.
     pub burst: Option<u64>,
     /// How it is counted. Default `token_bucket`.
@@ -230,12 +247,21 @@ pub struct Figures {
             ]},
             "then": {"not": {"anyOf": [
                 {"required": ["limit"]}, {"required": ["base_limit"]}, {"required": ["window"]},
-                {"required": ["window_size_seconds"]}, {"required": ["burst"]}, {"required": ["algorithm"]}
+                {"required": ["window_size_seconds"]}, {"required": ["hold_for"]}, {"required": ["burst"]},
+                {"required": ["algorithm"]}
             ]}},
-            "else": {"allOf": [
-                {"oneOf": [{"required": ["limit"]}, {"required": ["base_limit"]}]},
-                {"oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}]}
-            ]}
+            "else": {
+                "oneOf": [{"required": ["limit"]}, {"required": ["base_limit"]}],
+                "if": {"properties": {"algorithm": {"const": "in_flight"}}, "required": ["algorithm"]},
+                "then": {"not": {"anyOf": [
+                    {"required": ["window"]}, {"required": ["window_size_seconds"]}, {"required": ["burst"]},
+                    {"required": ["charge"]}, {"required": ["max_delay"]}
+                ]}},
+                "else": {
+                    "oneOf": [{"required": ["window"]}, {"required": ["window_size_seconds"]}],
+                    "not": {"required": ["hold_for"]}
+                }
+            }
         },
         {
             "if": {"properties": {"on_limit": {"const": "delay"}}, "required": ["on_limit"]},
@@ -263,16 +289,19 @@ pub struct Rule {
     pub on_missing_identity: Option<OnMissingIdentity>,
     /// How it is counted. Default `token_bucket`.
     pub algorithm: Option<Algorithm>,
-    /// How much per window. 0 blocks. Needed unless the rule has a `base_limit`, is tiered or unlimited.
+    /// How much per window, or how many requests at once. 0 blocks. Needed unless the rule has a `base_limit`, is tiered or unlimited.
     pub limit: Option<u64>,
     /// How much per window before it is multiplied by what the request's plan says, and rounded down. The burst is
     /// multiplied too. Instead of `limit`.
     pub base_limit: Option<u64>,
     /// The window: a whole number and `ms`, `s`, `m`, `h`, `d` or `w`; 1ms to 366d. A rule with a limit needs
-    /// this or `window_size_seconds`.
+    /// this or `window_size_seconds`, unless it counts requests `in_flight`.
     pub window: Option<Duration>,
     /// The window in seconds, instead of `window`.
     pub window_size_seconds: Option<u64>,
+    /// How long a request is in flight at most, 1ms to 366d: after that its slot is given back, whether or not the request is over.
+    /// `in_flight` only. Default 60s.
+    pub hold_for: Option<Duration>,
     /// How much a token bucket holds at most; the limit if not given or smaller. Token buckets only.
     pub burst: Option<u64>,
     /// Takes limit, window, burst and algorithm from the request's tier instead of stating them. Default false.
@@ -335,6 +364,8 @@ pub struct Override {
     pub window: Option<Duration>,
     /// The window in seconds, instead of `window`.
     pub window_size_seconds: Option<u64>,
+    /// How long a request is in flight at most, if it is not as in the rule. `in_flight` only.
+    pub hold_for: Option<Duration>,
     /// How much a token bucket holds at most; the override's limit if not given.
     pub burst: Option<u64>,
     /// How it is counted, if not like the rule.

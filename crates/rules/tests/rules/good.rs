@@ -200,3 +200,23 @@ fn the_example_is_as_the_readme_says() {
         (Algorithm::FixedWindow, 5, 300_000, 5)
     );
 }
+
+#[test]
+fn limits_on_requests_in_flight() {
+    let rules = rule_set("in_flight.yaml");
+    assert!(rules.limits_in_flight());
+    let slots = |limit: u64, seconds: u64| (Algorithm::InFlight, limit, seconds * 1_000, limit);
+    let rule = |id| rules.get(id).unwrap();
+    assert_eq!(figures(&quota(rule("at_once"))), slots(20, 60), "a minute, unless the rule says so");
+    assert_eq!(figures(&quota(rule("described"))), slots(3, 60));
+    let exports = rule("exports");
+    assert_eq!(figures(&quota(exports)), slots(2, 600));
+    let overridden: Vec<_> = exports.overrides.iter().map(|entry| figures(&entry.quota)).collect();
+    let fixed = (Algorithm::FixedWindow, 60, 60_000, 60);
+    assert_eq!(overridden, [slots(4, 600), slots(5, 3_600), fixed]);
+    assert_eq!(figures(&rule("mixed").overrides[0].quota), slots(1, 60));
+    let Allowance::Planned(base) = rule("planned").allowance else { panic!("it is planned") };
+    assert_eq!(figures(&base), slots(5, 90));
+    let tiers: Vec<_> = rules.tiers().iter().filter_map(|tier| Some(figures(&tier.quota?))).collect();
+    assert_eq!(tiers, [slots(50, 300), slots(10, 60), (Algorithm::TokenBucket, 10, 1_000, 10)]);
+}

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_server::{Config, RulesFeed, Server};
+use tidegate::store::MemoryStore;
+use tidegate::{Span, SystemClock};
+use tidegate_server::{Config, RulesFeed, Server, SharedStore};
 use tidegate_sources::{Event, FileSource, Next, RuleSource, Snapshot, StoredText};
 use tokio::sync::mpsc;
 
@@ -99,6 +101,41 @@ async fn counters_go_on_when_rules_are_replaced() {
     assert_eq!(server.metric(&series("each")).await, None, "the series of a rule long gone ends");
     assert_eq!(server.metric(&series("b")).await, Some(1.0), "that of one just gone can still be read");
     assert_eq!(server.admin("/v1/status").await.json()["decisions"]["allowed"], 4, "the total does not fall");
+}
+
+/// Counting requests in flight on each node by itself would allow as many times the limit as there are nodes.
+#[tokio::test]
+async fn limits_on_requests_in_flight_are_refused_with_a_shared_store() {
+    let in_flight = "rules:\n  - {rule_id: each, identifier_type: user_id, algorithm: in_flight, limit: 2}\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    let shared = || {
+        let store = MemoryStore::new(1_000, Arc::new(SystemClock));
+        Config { store: Some(SharedStore::new("elsewhere", Arc::new(store))), ..config() }
+    };
+    std::fs::write(&path, in_flight).unwrap();
+    let Err(error) = Server::bind(shared(), RulesFeed::watch(FileSource::new(&path))).await else {
+        panic!("it starts")
+    };
+    assert!(error.to_string().contains("algorithm in_flight works with counters in memory only"), "{error}");
+    replace(&path, &rules("each", 10));
+    let server = start_with(shared(), RulesFeed::watch(FileSource::new(&path))).await;
+    replace(&path, in_flight);
+    let reasons = async || server.admin("/health").await.json()["reasons"].to_string();
+    eventually("it says so", async || reasons().await.contains("run without a shared store")).await;
+    assert_eq!(server.admin("/v1/rules/each").await.json()["limit"], 10, "the last good rules stay");
+    replace(&path, &rules("each", 30));
+    eventually("it is well again", async || !reasons().await.contains("in_flight")).await;
+    // In memory, they can be put in force while requests flow.
+    let server = start(&path).await;
+    replace(&path, in_flight);
+    limit_is(&server, 2).await;
+    let body = r#"{"user":"alice","resource":"/"}"#;
+    for allowed in [true, true, false] {
+        assert_eq!(server.check(body).await.json()["allowed"], allowed);
+    }
+    server.clock.advance(Span::from_secs(60));
+    assert_eq!(server.check(body).await.json()["allowed"], true, "given back by itself");
 }
 
 #[tokio::test]

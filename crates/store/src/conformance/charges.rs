@@ -29,7 +29,7 @@ async fn told<S: Subject>(bench: &Bench<'_, S>, take: Take<'_>) -> Verdict {
 /// Whole, in part, or not at all: never below empty.
 pub(super) async fn charged_as_far_as_it_fits<S: Subject>(subject: &S) {
     let bench = Bench::new("charged", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         assert_eq!(charge(&bench, quota, 0).await.reset_after, Span::ZERO, "{algorithm}: nothing is nothing");
         // (what is charged, what is left then)
@@ -73,7 +73,7 @@ pub(super) async fn waiting_pays_back<S: Subject>(subject: &S) {
 
 pub(super) async fn charged_to_a_block<S: Subject>(subject: &S) {
     let bench = Bench::new("block", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (open, blocked) = (quota(algorithm, 10, 60), quota(algorithm, 0, 60));
         let wanted = Verdict { allowed: true, retry: Retry::Now, ..Verdict::blocked(blocked) };
         // Nobody comes back to this one: what is remembered must pass by itself.
@@ -98,7 +98,7 @@ pub(super) async fn charged_to_a_block<S: Subject>(subject: &S) {
 /// A payment may be tried as often as it takes.
 pub(super) async fn charged_once<S: Subject>(subject: &S) {
     let bench = Bench::new("once", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         for round in 0..20 {
             assert_eq!(charge_once(&bench, quota, 3, "one").await, 7, "{algorithm}, round {round}");
@@ -123,7 +123,7 @@ pub(super) async fn charged_once<S: Subject>(subject: &S) {
 /// Charges and admissions by the same name have nothing to do with each other.
 pub(super) async fn charges_are_no_admissions<S: Subject>(subject: &S) {
     let bench = Bench::new("apart", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 20, 3_600);
         let act = async |action| {
             let take = named(bench.take(0, "alice", quota, 2), "same");
@@ -143,7 +143,7 @@ pub(super) async fn charges_are_no_admissions<S: Subject>(subject: &S) {
 /// As long as ids are; and however many ids are remembered.
 pub(super) async fn charges_are_forgotten<S: Subject>(subject: &S) {
     let bench = Bench::new("lapsed", subject);
-    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+    for (number, algorithm) in (0..).zip(Algorithm::REFILLING) {
         let start = number * 10_000_000;
         let (slow, fast) = (quota(algorithm, 2_000, 3_600), quota(algorithm, 10, 5));
         bench.at(start);
@@ -173,7 +173,7 @@ pub(super) async fn charges_are_forgotten<S: Subject>(subject: &S) {
 
 pub(super) async fn remembered_within_bounds<S: Subject>(subject: &S) {
     let bench = Bench::new("bounds", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 2_000, 3_600);
         let charge = async |number: u64| charge_once(&bench, quota, 1, &number.to_string()).await;
         let charges = (0..1_030).map(|number| named(bench.take(0, "alice", quota, 1), &number.to_string()));
@@ -188,7 +188,7 @@ pub(super) async fn remembered_within_bounds<S: Subject>(subject: &S) {
 /// Wherever in its group a charge is, it is carried out, and nobody is refused for it who would not be refused after it.
 pub(super) async fn charged_whatever_the_group<S: Subject>(subject: &S) {
     let bench = Bench::new("anyway", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (wide, narrow) = (quota(algorithm, 10, 3_600), quota(algorithm, 2, 3_600));
         let mut group = [
             Operation { take: bench.take(0, "everybody", wide, 4), action: Action::Charge },
@@ -215,7 +215,7 @@ pub(super) async fn charged_whatever_the_group<S: Subject>(subject: &S) {
 /// The takes of a group go by what its charges of the same counter leave.
 pub(super) async fn charged_and_taken_at_once<S: Subject>(subject: &S) {
     let bench = Bench::new("both", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         let take = |cost, action| Operation { take: bench.take(0, "alice", quota, cost), action };
         let pay = |cost, id| Operation {
@@ -247,7 +247,7 @@ pub(super) async fn charged_and_taken_at_once<S: Subject>(subject: &S) {
 
 pub(super) async fn charged_by_other_rules<S: Subject>(subject: &S) {
     let bench = Bench::new("charges", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let bucket = algorithm == Algorithm::TokenBucket;
         let old = quota(algorithm, 10, 60).at_version(1);
         let new = quota(algorithm, 20, 60).at_version(2);

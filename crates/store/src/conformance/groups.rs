@@ -13,7 +13,7 @@ fn take(take: Take<'_>) -> Operation<'_> {
 
 pub(super) async fn all_or_nothing<S: Subject>(subject: &S) {
     let bench = Bench::new("groups", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (wide, narrow) = (quota(algorithm, 10, 60), quota(algorithm, 2, 60));
         // The rules count different users, so that the takes live in different places of the store.
         let takes = [(0, "everybody", wide), (1, "alice", narrow), (2, "acme", wide)];
@@ -37,7 +37,7 @@ pub(super) async fn all_or_nothing<S: Subject>(subject: &S) {
 
 pub(super) async fn a_shadow_holds_up_nobody<S: Subject>(subject: &S) {
     let bench = Bench::new("shadow", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (wide, narrow) = (quota(algorithm, 3, 60), quota(algorithm, 1, 60));
         for round in 0..5 {
             let shadow = Take { shadow: true, ..bench.take(1, "alice", narrow, 1) };
@@ -51,7 +51,7 @@ pub(super) async fn a_shadow_holds_up_nobody<S: Subject>(subject: &S) {
 
 pub(super) async fn one_counter_named_twice<S: Subject>(subject: &S) {
     let bench = Bench::new("twice", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 5, 60);
         let twice =
             |cost| [take(bench.take(0, "alice", quota, cost)), take(bench.take(0, "alice", quota, cost))];

@@ -18,7 +18,7 @@ async fn settle<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64) -> bo
 
 pub(super) async fn settled_for_less<S: Subject>(subject: &S) {
     let bench = Bench::new("less", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 60);
         assert!(hold(&bench, quota, 6).await);
         assert_eq!(bench.left(0, "alice", quota).await, 4, "{algorithm}: what is held is gone for others");
@@ -32,7 +32,7 @@ pub(super) async fn settled_for_less<S: Subject>(subject: &S) {
 
 pub(super) async fn settled_for_more<S: Subject>(subject: &S) {
     let bench = Bench::new("more", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 60);
         assert!(hold(&bench, quota, 2).await);
         assert!(settle(&bench, quota, 50).await);
@@ -42,7 +42,7 @@ pub(super) async fn settled_for_more<S: Subject>(subject: &S) {
 
 pub(super) async fn released<S: Subject>(subject: &S) {
     let bench = Bench::new("released", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 60);
         assert!(hold(&bench, quota, 10).await);
         assert!(!hold(&bench, quota, 1).await, "{algorithm}: a hold that does not fit is refused");
@@ -53,7 +53,7 @@ pub(super) async fn released<S: Subject>(subject: &S) {
 
 pub(super) async fn forgotten<S: Subject>(subject: &S) {
     let bench = Bench::new("forgotten", subject);
-    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+    for (number, algorithm) in (0..).zip(Algorithm::REFILLING) {
         let quota = quota(algorithm, 10, 3_600);
         let start = number * 100_000;
         bench.at(start);
@@ -89,7 +89,7 @@ pub(super) async fn never_more_than_waiting<S: Subject>(subject: &S) {
 /// elsewhere; if those are refused, nothing is held.
 pub(super) async fn beside_takes<S: Subject>(subject: &S) {
     let bench = Bench::new("beside", subject);
-    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+    for (number, algorithm) in (0..).zip(Algorithm::REFILLING) {
         let quota = quota(algorithm, 10, 3_600);
         let start = number * 100_000;
         bench.at(start);
@@ -128,7 +128,7 @@ pub(super) async fn a_refusal_while_held_says_so<S: Subject>(subject: &S) {
         let verdict = bench.one(bench.take(0, "alice", quota, cost), action).await;
         (verdict.allowed, verdict.held)
     };
-    for (number, algorithm) in (0..).zip(Algorithm::ALL) {
+    for (number, algorithm) in (0..).zip(Algorithm::REFILLING) {
         let quota = quota(algorithm, 10, 3_600);
         let start = number * 100_000;
         bench.at(start);

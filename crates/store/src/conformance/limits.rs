@@ -1,6 +1,6 @@
 //! One take on one counter.
 
-use tidegate_core::algorithm::{FixedWindow, SlidingLog, SlidingWindow, TokenBucket, step};
+use tidegate_core::algorithm::AnyCounter;
 use tidegate_core::{Algorithm, Quota, Retry, Span, Timestamp, Verdict};
 
 use super::{Bench, START, Subject, quota};
@@ -8,7 +8,7 @@ use crate::Action;
 
 pub(super) async fn admits_exactly_the_limit<S: Subject>(subject: &S) {
     let bench = Bench::new("limits", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 100, 60);
         let mut admitted = 0;
         for _ in 0..130 {
@@ -48,36 +48,21 @@ pub(super) async fn agrees_with_the_core<S: Subject>(subject: &S) {
     }
 }
 
-enum Core {
-    TokenBucket(Quota, TokenBucket),
-    FixedWindow(Quota, FixedWindow),
-    SlidingWindow(Quota, SlidingWindow),
-    SlidingLog(Quota, SlidingLog),
-}
+struct Core(Quota, AnyCounter);
 
 impl Core {
     fn new(quota: Quota) -> Self {
-        match quota.algorithm() {
-            Algorithm::TokenBucket => Self::TokenBucket(quota, TokenBucket::default()),
-            Algorithm::FixedWindow => Self::FixedWindow(quota, FixedWindow::default()),
-            Algorithm::SlidingWindow => Self::SlidingWindow(quota, SlidingWindow::default()),
-            Algorithm::SlidingLog => Self::SlidingLog(quota, SlidingLog::default()),
-        }
+        Self(quota, AnyCounter::new(quota.algorithm()))
     }
 
     fn step(&mut self, cost: u64, now: Timestamp) -> Verdict {
-        match self {
-            Self::TokenBucket(quota, counter) => step(counter, quota, cost, now),
-            Self::FixedWindow(quota, counter) => step(counter, quota, cost, now),
-            Self::SlidingWindow(quota, counter) => step(counter, quota, cost, now),
-            Self::SlidingLog(quota, counter) => step(counter, quota, cost, now),
-        }
+        self.1.step(&self.0, cost, now)
     }
 }
 
 pub(super) async fn a_look_takes_nothing<S: Subject>(subject: &S) {
     let bench = Bench::new("look", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 5, 60);
         for _ in 0..20 {
             let verdict = bench.one(bench.take(0, "alice", quota, 3), Action::Peek).await;
@@ -90,7 +75,7 @@ pub(super) async fn a_look_takes_nothing<S: Subject>(subject: &S) {
 
 pub(super) async fn zero_blocks<S: Subject>(subject: &S) {
     let bench = Bench::new("zero", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let open = quota(algorithm, 5, 60);
         assert!(bench.takes(0, "alice", open, 2).await);
         let verdict = bench.one(bench.take(0, "alice", quota(algorithm, 0, 60), 1), Action::Take).await;
@@ -105,7 +90,7 @@ pub(super) async fn zero_blocks<S: Subject>(subject: &S) {
 
 pub(super) async fn too_much_never_fits<S: Subject>(subject: &S) {
     let bench = Bench::new("never", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 5, 60);
         for cost in [6, 1 << 53, u64::MAX] {
             let verdict = bench.one(bench.take(0, "alice", quota, cost), Action::Take).await;

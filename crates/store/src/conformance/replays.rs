@@ -15,7 +15,7 @@ fn named<'r, S: Subject>(bench: &'r Bench<'_, S>, quota: Quota, cost: u64, id: &
 
 pub(super) async fn a_retry_is_free<S: Subject>(subject: &S) {
     let bench = Bench::new("retry", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 3, 60);
         assert!(with_id(&bench, quota, 1, "one").await);
         assert!(with_id(&bench, quota, 1, "one").await);
@@ -30,7 +30,7 @@ pub(super) async fn a_retry_is_free<S: Subject>(subject: &S) {
 
 pub(super) async fn an_id_is_no_way_around<S: Subject>(subject: &S) {
     let bench = Bench::new("around", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 100, 60);
         let same = std::iter::repeat_n(named(&bench, quota, 1, "same"), 10_000);
         let verdicts = bench.in_order(same, Action::Take).await;
@@ -42,7 +42,7 @@ pub(super) async fn an_id_is_no_way_around<S: Subject>(subject: &S) {
 /// A hold is no admission: what is released was never there, and what is settled counts from then.
 pub(super) async fn a_hold_admits_nobody_yet<S: Subject>(subject: &S) {
     let bench = Bench::new("yet", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 3, 60);
         let id = Some(SECRET.request_id("held"));
         let act = async |cost, action| {

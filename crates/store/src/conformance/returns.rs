@@ -19,7 +19,7 @@ async fn give_back<S: Subject>(bench: &Bench<'_, S>, quota: Quota, cost: u64, ms
 
 pub(super) async fn returned<S: Subject>(subject: &S) {
     let bench = Bench::new("returned", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         bench.at(0);
         assert!(bench.takes(0, "alice", quota, 6).await);
@@ -36,7 +36,7 @@ pub(super) async fn returned<S: Subject>(subject: &S) {
 pub(super) async fn returned_of_the_latest<S: Subject>(subject: &S) {
     let bench = Bench::new("latest", subject);
     let latest = Action::Return { since: Timestamp::LATEST };
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         for (ms, cost) in [(0, 3), (1_000, 2), (2_000, 4)] {
             bench.at(ms);
@@ -53,7 +53,7 @@ pub(super) async fn returned_of_the_latest<S: Subject>(subject: &S) {
 
 pub(super) async fn nothing_to_return_to<S: Subject>(subject: &S) {
     let bench = Bench::new("unknown", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let open = quota(algorithm, 10, 3_600);
         let verdict = bench.one(bench.take(0, "alice", open, 3), since(0)).await;
         let look = bench.one(bench.take(0, "alice", open, 0), Action::Peek).await;
@@ -73,7 +73,7 @@ pub(super) async fn nothing_to_return_to<S: Subject>(subject: &S) {
 /// What is taken may come back before anybody has heard of it.
 pub(super) async fn returned_in_the_same_call<S: Subject>(subject: &S) {
     let bench = Bench::new("same-call", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 3_600);
         let take = bench.take(0, "alice", quota, 3);
         let group = [Action::Take, since(0)].map(|action| Operation { take, action });
@@ -110,7 +110,7 @@ pub(super) async fn too_late_to_return<S: Subject>(subject: &S) {
 
 pub(super) async fn returned_whatever_the_group<S: Subject>(subject: &S) {
     let bench = Bench::new("regardless", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (wide, narrow) = (quota(algorithm, 10, 3_600), quota(algorithm, 2, 3_600));
         assert!(bench.takes(0, "everybody", wide, 10).await);
         assert!(bench.takes(1, "alice", narrow, 1).await);

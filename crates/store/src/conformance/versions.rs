@@ -7,7 +7,7 @@ use crate::Action;
 
 pub(super) async fn newer_rules_reshape<S: Subject>(subject: &S) {
     let bench = Bench::new("newer", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let old = quota(algorithm, 10, 60).at_version(1);
         let new = quota(algorithm, 20, 60).at_version(2);
         assert!(bench.takes(0, "alice", old, 6).await);
@@ -19,7 +19,7 @@ pub(super) async fn newer_rules_reshape<S: Subject>(subject: &S) {
 
 pub(super) async fn older_rules_do_not<S: Subject>(subject: &S) {
     let bench = Bench::new("older", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let old = quota(algorithm, 10, 60).at_version(1);
         let new = quota(algorithm, 20, 60).at_version(2);
         assert!(bench.takes(0, "alice", new, 6).await);
@@ -34,7 +34,7 @@ pub(super) async fn older_rules_do_not<S: Subject>(subject: &S) {
 
 pub(super) async fn clocks_may_step_back<S: Subject>(subject: &S) {
     let bench = Bench::new("clock", subject);
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let quota = quota(algorithm, 10, 60);
         let left = async || bench.left(0, "alice", quota).await;
         bench.at(30_000);

@@ -30,7 +30,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use tidegate_core::{Action, Group, Operation, Timestamp};
+use tidegate_core::{Action, Algorithm, Group, Operation, Timestamp};
 
 use crate::clock::Clock;
 use crate::deadline::Deadline;
@@ -134,8 +134,11 @@ impl MemoryStore {
         shards: &mut impl Shards,
         mut each: impl FnMut(Outcome),
     ) {
-        if group.iter().any(|op| matches!(op.action, Action::Hold { .. }) && shards.of(op).is_full_of_holds())
-        {
+        // What can only be held is refused instead, and not taken for good.
+        let can_be_taken = |op: &Operation<'_>| {
+            matches!(op.action, Action::Hold { .. }) && op.take.quota.algorithm() != Algorithm::InFlight
+        };
+        if group.iter().any(|op| can_be_taken(op) && shards.of(op).is_full_of_holds()) {
             return group.iter().for_each(|_| each(Outcome::Unavailable(Failure::Full)));
         }
         let mut looked = look_at_all(group, now, shards);

@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
-use tidegate_core::algorithm::{Counter, FixedWindow, SlidingLog, SlidingWindow, TokenBucket};
+use tidegate_core::algorithm::{Counter, FixedWindow, InFlight, SlidingLog, SlidingWindow, TokenBucket};
 use tidegate_core::{Action, Algorithm, HoldId, Operation, Quota, Retry, Span, Take, Timestamp, Verdict};
 
 use super::Fingerprint;
@@ -22,6 +22,9 @@ const CHOICE: usize = 16;
 /// When to come back after a refusal for what others may have used.
 const UNDECIDED_RETRY: Span = Span::from_secs(1);
 
+/// The hold of a take that nobody will settle, of a quota that waiting does not give back.
+const UNSETTLED: HoldId = HoldId([u64::MAX; 2]);
+
 /// Log entries a shard keeps per key of its ceiling before it starts to join them.
 const LOG_ENTRIES_PER_KEY: usize = 8;
 
@@ -32,6 +35,7 @@ pub(super) struct Shard {
     fixed: Table<FixedWindow>,
     sliding: Table<SlidingWindow>,
     logs: Table<SlidingLog>,
+    in_flight: Table<InFlight>,
     books: Books,
 }
 
@@ -63,6 +67,8 @@ pub(super) struct Looked {
     pub(super) overflowed: bool,
     /// The retry of an admitted request, which costs nothing.
     free: bool,
+    /// True if it would have to be held, and there is no room to keep track of another hold.
+    full: bool,
     /// Where its counter is, if it has one.
     slot: Option<usize>,
     fingerprint: Fingerprint,
@@ -79,7 +85,7 @@ impl Looked {
 /// Runs `$body` with `$table` being the table of `$algorithm` and `$books` the rest of the shard.
 macro_rules! with_table {
     ($shard:expr, $algorithm:expr, |$table:ident, $books:ident| $body:expr) => {{
-        let Shard { buckets, fixed, sliding, logs, books: $books } = $shard;
+        let Shard { buckets, fixed, sliding, logs, in_flight, books: $books } = $shard;
         match $algorithm {
             Algorithm::TokenBucket => {
                 let $table = buckets;
@@ -97,6 +103,10 @@ macro_rules! with_table {
                 let $table = logs;
                 $body
             }
+            Algorithm::InFlight => {
+                let $table = in_flight;
+                $body
+            }
         }
     }};
 }
@@ -109,6 +119,7 @@ impl Shard {
             fixed: Table::default(),
             sliding: Table::default(),
             logs: Table::default(),
+            in_flight: Table::default(),
             books: Books {
                 quotas: Quotas::default(),
                 holds: Holds::new(max_keys),
@@ -294,7 +305,8 @@ impl Books {
         now: Timestamp,
     ) -> Looked {
         let fingerprint = take.key.fingerprint();
-        let mut looked = Looked { fits: false, overflowed: false, free: false, slot: None, fingerprint };
+        let mut looked =
+            Looked { fits: false, overflowed: false, free: false, full: false, slot: None, fingerprint };
         if take.quota.is_blocked() {
             return looked;
         }
@@ -315,7 +327,8 @@ impl Books {
             }),
             None => cost <= take.quota.capacity(),
         };
-        looked.fits = fits || looked.free;
+        looked.full = !C::REFILLS && consumes && take.cost > 0 && self.holds.is_full();
+        looked.fits = (fits || looked.free) && !looked.full;
         looked
     }
 
@@ -343,6 +356,9 @@ impl Books {
         };
         let by_others = (looked.overflowed || before > 0) && cost <= take.quota.capacity();
         let verdict = if by_others { undecided(verdict) } else { verdict };
+        if looked.full && verdict.allowed {
+            return Verdict { allowed: false, retry: Retry::After(UNDECIDED_RETRY), ..verdict };
+        }
         if looked.free { Verdict { allowed: true, retry: Retry::Now, ..verdict } } else { verdict }
     }
 
@@ -357,7 +373,8 @@ impl Books {
     ) -> Verdict {
         let fingerprint = looked.fingerprint;
         // An id is remembered, or a replay used up, by what admits the request for good: a hold may yet be released.
-        let request_id = take.request_id.filter(|_| action == Action::Take);
+        // A retry is in flight beside the request that it repeats.
+        let request_id = take.request_id.filter(|_| action == Action::Take && C::REFILLS);
         if looked.free {
             request_id.into_iter().for_each(|id| self.replays.replay(fingerprint, id, take.cost));
             return self.report(table, take, looked, 0, now);
@@ -370,7 +387,13 @@ impl Books {
             if crowded {
                 slot.counter.squeeze();
             }
-            if let Action::Hold { id, ttl } = action {
+            let hold = match action {
+                Action::Hold { id, ttl } => Some((id, ttl)),
+                // Waiting gives nothing back: what is not held would be gone for good.
+                _ if !C::REFILLS => Some((UNSETTLED, quota.window())),
+                _ => None,
+            };
+            if let Some((id, ttl)) = hold {
                 let hold = Hold { id, cost: take.cost, since: slot.counter.at(), until: now + ttl };
                 self.holds.add(fingerprint, hold);
                 slot.held = true;
@@ -402,17 +425,19 @@ impl Books {
             Some((slot, quota, key, self.holds.remove(key, id)?))
         });
         let Some((slot, quota, key, hold)) = found else { return self.settle_replay(table, take, now) };
+        // What waiting does not give back is given back by whatever ends the hold.
+        let cost = if C::REFILLS { take.cost } else { 0 };
         let verdict = table.update(slot, |slot| {
             let room = slot.counter.room(&quota);
-            if take.cost < hold.cost {
-                slot.counter.credit(&quota, hold.cost - take.cost, hold.since);
-            } else if take.cost > hold.cost && room > 0 {
-                slot.counter.charge(&quota, (take.cost - hold.cost).min(room));
+            if cost < hold.cost {
+                slot.counter.credit(&quota, hold.cost - cost, hold.since);
+            } else if cost > hold.cost && room > 0 {
+                slot.counter.charge(&quota, (cost - hold.cost).min(room));
             }
             slot.held = self.holds.any(key);
             Verdict { allowed: true, retry: Retry::Now, ..slot.counter.look(&quota, 0, now) }
         });
-        if let Some(id) = take.request_id.filter(|_| take.cost > 0) {
+        if let Some(id) = take.request_id.filter(|_| cost > 0) {
             self.replays.admit(key, id, take.cost, &quota, now);
         }
         verdict
@@ -430,7 +455,8 @@ impl Books {
             Some(id) if take.cost > 0 && self.replays.is_free(fingerprint, id, take.cost, now) => {
                 self.replays.replay(fingerprint, id, take.cost);
                 let slot = table.find(fingerprint);
-                let looked = Looked { fits: true, overflowed: false, free: true, slot, fingerprint };
+                let looked =
+                    Looked { fits: true, overflowed: false, free: true, full: false, slot, fingerprint };
                 self.report(table, take, &looked, 0, now)
             }
             _ => Verdict { retry: Retry::Never, ..Verdict::blocked(take.quota) },
@@ -446,8 +472,14 @@ impl Books {
         now: Timestamp,
     ) -> Verdict {
         if let Some(id) = looked.slot_in(table).filter(|_| !take.quota.is_blocked()) {
+            // What is given back must not be given back again when its hold is over.
+            let cost = match C::REFILLS {
+                true => take.cost,
+                false => self.holds.remove(looked.fingerprint, UNSETTLED).map_or(0, |hold| hold.cost),
+            };
             table.update(id, |slot| {
-                slot.counter.credit(self.quotas.get(slot.quota), take.cost, since);
+                slot.counter.credit(self.quotas.get(slot.quota), cost, since);
+                slot.held = self.holds.any(looked.fingerprint);
             });
         }
         self.tell(table, take, looked, now)
@@ -502,7 +534,9 @@ impl Books {
         looked: &Looked,
         now: Timestamp,
     ) -> usize {
-        let before = if looked.overflowed { 0 } else { self.used_before(table, take, looked, now) };
+        // What others hold comes back to the counter that they hold it of.
+        let own = looked.overflowed || !C::REFILLS;
+        let before = if own { 0 } else { self.used_before(table, take, looked, now) };
         let (quota, counter) = (self.quotas.acquire(take.quota), new_counter(take, before, now));
         let at = table.insert(looked.fingerprint, quota, counter);
         table.update(at, |slot| slot.shared = looked.overflowed);
@@ -515,21 +549,27 @@ impl Books {
     /// own was evicted, or of one that it shared with others.
     #[inline]
     fn used_before<C: Counter>(
-        &self,
+        &mut self,
         table: &mut Table<C>,
         take: &Take<'_>,
         looked: &Looked,
         now: Timestamp,
     ) -> u64 {
-        if looked.slot.is_some() && !looked.overflowed {
+        if looked.slot.is_some() && !looked.overflowed && C::REFILLS {
             return 0;
         }
-        let evicted = self.evicted.used(take.key.fingerprint(), &take.quota, now);
+        // A counter that something is held of is not evicted.
+        let evicted =
+            if C::REFILLS { self.evicted.used(take.key.fingerprint(), &take.quota, now) } else { 0 };
         if looked.overflowed || !self.has_shared {
             return evicted;
         }
-        let shared = table.find(shared_fingerprint(take)).map_or(0, |at| {
+        let key = shared_fingerprint(take);
+        let shared = table.find(key).map_or(0, |at| {
             table.update(at, |slot| {
+                if slot.held {
+                    self.release_expired(slot, key, now);
+                }
                 let quota = self.quotas.get(slot.quota);
                 slot.counter.advance(quota, now);
                 slot.counter.look(quota, 0, now).used()

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::thread;
 
-use tidegate_core::{Algorithm, Key, Quota, Retry, Secret, Span, Take, Timestamp, Verdict};
+use tidegate_core::{Algorithm, HoldId, Key, Quota, Retry, Secret, Span, Take, Timestamp, Verdict};
 
 use super::*;
 use crate::clock::ManualClock;
 
 mod flood;
+mod in_flight;
 
 const NOW: Timestamp = Timestamp::from_millis(1_704_067_200_000);
 
@@ -48,7 +49,7 @@ fn in_eight_threads(work: impl Fn(usize) -> u64 + Sync) -> u64 {
 
 #[test]
 fn exactly_the_limit_is_admitted_under_contention() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (store, _) = store(10_000);
         let take = take("r", "alice", quota(algorithm, 5_000));
         let admitted =
@@ -60,7 +61,7 @@ fn exactly_the_limit_is_admitted_under_contention() {
 /// Groups over the same keys in different orders: no deadlock, and the tightest counter decides for all.
 #[test]
 fn all_or_nothing_under_contention() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (store, _) = store(1_000_000);
         let wide = quota(algorithm, 20_000);
         let narrow = quota(algorithm, 50);
@@ -95,7 +96,7 @@ fn all_or_nothing_under_contention() {
 #[test]
 fn ten_times_as_many_live_keys_as_the_ceiling() {
     const CEILING: usize = 2_000;
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (store, _) = store(CEILING);
         let quota = quota(algorithm, 3);
         let mut admitted = vec![0; CEILING * 10];
@@ -120,7 +121,7 @@ fn ten_times_as_many_live_keys_as_the_ceiling() {
 /// Counters with holds have to stay, so that new keys share one.
 #[test]
 fn where_nothing_can_make_room_new_keys_share_a_counter() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (store, _) = store(100);
         let quota = quota(algorithm, 3);
         for user in 0..100 {
@@ -174,7 +175,7 @@ fn keys_at_rest_make_room_whatever_their_algorithm() {
 
 #[test]
 fn sweeping_forgets_keys_at_rest_and_only_those() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::REFILLING {
         let (store, clock) = store(100_000);
         let short = Quota::new(algorithm, 2, Span::from_secs(1)).unwrap();
         for user in 0..5_000 {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
@@ -9,8 +10,32 @@ use http::{HeaderMap, Request, Response};
 use pin_project_lite::pin_project;
 use tower::Service;
 
-/// The headers for an allowed request's response, or the whole response to one that is not.
-pub(super) type Answer = Result<HeaderMap, Box<Response<String>>>;
+use crate::held::Held;
+use crate::limiter::Limiter;
+
+/// The headers for an allowed request's response and the slots that it holds, or the whole response to one that is not.
+pub(super) type Answer = Result<(HeaderMap, Option<Slots>), Box<Response<String>>>;
+
+/// Slots of rules that limit requests in flight, given back when this is dropped.
+pub(super) struct Slots {
+    limiter: Arc<Limiter>,
+    held: Option<Held>,
+}
+
+impl Slots {
+    pub(super) fn new(limiter: Arc<Limiter>, held: Held) -> Self {
+        Self { limiter, held: Some(held) }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            // Such rules count in memory; what has expired is back already.
+            self.limiter.try_settle(&held.unanswered()).ok();
+        }
+    }
+}
 
 /// The answer once it is there, with the request but for its body.
 pub(super) type Checking = Pin<Box<dyn Future<Output = (Answer, Parts)> + Send>>;
@@ -27,7 +52,7 @@ pin_project! {
     #[project = Projected]
     enum State<S, B, F, R> {
         Checking { check: Checking, next: Option<(S, B)> },
-        Forwarded { #[pin] response: F, headers: HeaderMap },
+        Forwarded { #[pin] response: F, headers: HeaderMap, slots: Option<Slots> },
         Refused { response: Option<Response<R>> },
     }
 }
@@ -55,7 +80,7 @@ where
 {
     fn decided(answer: Answer, service: &mut S, request: Request<B>) -> Self {
         match answer {
-            Ok(headers) => Self::Forwarded { response: service.call(request), headers },
+            Ok((headers, slots)) => Self::Forwarded { response: service.call(request), headers, slots },
             Err(refusal) => Self::Refused { response: Some(refusal.map(R::from)) },
         }
     }
@@ -78,11 +103,13 @@ where
                         State::decided(answer, &mut service, Request::from_parts(parts, body))
                     })
                 }
-                Projected::Forwarded { response, headers } => {
-                    return response.poll(context).map_ok(|mut response| {
+                Projected::Forwarded { response, headers, slots } => {
+                    let responded = ready!(response.poll(context));
+                    drop(slots.take());
+                    return Poll::Ready(responded.map(|mut response| {
                         response.headers_mut().extend(std::mem::take(headers));
                         response
-                    });
+                    }));
                 }
                 Projected::Refused { response } => match response.take() {
                     Some(response) => return Poll::Ready(Ok(response)),

@@ -354,22 +354,22 @@ async fn other_rules_are_asked_at_once() {
     assert_eq!((limiter.waiting().now, log.list()), (2, vec![(2, false, 0)]), "an hour each, for two");
     // Another counter, which nobody has used; the second goes from the old line to the new one.
     let minute = quota(Algorithm::FixedWindow, 1, 60_000);
-    limiter.set_rules(rules(vec![delaying("r", minute, 7_200_000)], 2));
+    limiter.set_rules(rules(vec![delaying("r", minute, 7_200_000)], 2)).unwrap();
     settle().await;
     assert_eq!((limiter.waiting().now, &log.list()[1..]), (1, &[(0, true, 10_000)][..]));
     let last = log.ask(&limiter, 3, 1);
     sleep(Duration::from_secs(51)).await;
     assert_eq!((limiter.waiting().now, &log.list()[2..]), (1, &[(1, true, 60_000)][..]));
     // The same counter, for which nobody may wait any more.
-    limiter.set_rules(rules(vec![Rule::new("r", Facet::User, minute)], 3));
+    limiter.set_rules(rules(vec![Rule::new("r", Facet::User, minute)], 3)).unwrap();
     settle().await;
     assert_eq!(log.list()[3..], [(3, false, 51_000)]);
     // No rule at all, and all may go.
-    limiter.set_rules(rules(vec![delaying("r", minute, 7_200_000)], 4));
+    limiter.set_rules(rules(vec![delaying("r", minute, 7_200_000)], 4)).unwrap();
     let freed: Vec<_> = (4..7).map(|who| log.ask(&limiter, who, 1)).collect();
     settle().await;
     assert_eq!(limiter.waiting().now, 3);
-    limiter.set_rules(rules(Vec::new(), 5));
+    limiter.set_rules(rules(Vec::new(), 5)).unwrap();
     settle().await;
     assert_eq!(log.list()[4..], [(4, true, 0), (5, true, 0), (6, true, 0)]);
     for task in tasks.into_iter().chain(freed).chain([last]) {

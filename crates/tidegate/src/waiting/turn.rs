@@ -25,6 +25,8 @@ pub(super) fn earliest(verdict: &Verdict, cost: u64, ahead: u128) -> Span {
         Algorithm::TokenBucket => own.saturating_add(steadily(ahead)),
         // What others take meanwhile has it come back sooner, but never sooner than this.
         Algorithm::SlidingWindow => own.max(steadily((ahead + u128::from(cost)).saturating_sub(there))),
+        // Nobody can tell when one of them ends.
+        Algorithm::InFlight => own,
         // All may come back at once, and then nothing for a window; the present one may be all but over.
         Algorithm::FixedWindow | Algorithm::SlidingLog => {
             let windows = (ahead / limit).saturating_sub(u128::from(verdict.allowed));

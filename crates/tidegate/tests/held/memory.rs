@@ -133,15 +133,15 @@ async fn what_a_shadow_holds_is_settled_too() {
 async fn rules_may_change_before_the_answer() {
     let (limiter, _) = limiter(vec![tokens(1_000)]);
     let held = hold(&limiter, &somebody()).await;
-    limiter.set_rules(rule_set(vec![tokens(2_000)], 2));
+    limiter.set_rules(rule_set(vec![tokens(2_000)], 2)).unwrap();
     assert_eq!(left(&limiter).await, [1_500]);
     assert!(tell(&limiter, held, 200, Some("100")).await);
     assert_eq!(left(&limiter).await, [1_900], "by the new figures");
 
     let held = hold(&limiter, &somebody()).await;
-    limiter.set_rules(rule_set(vec![requests(9)], 3));
+    limiter.set_rules(rule_set(vec![requests(9)], 3)).unwrap();
     assert!(tell(&limiter, held, 200, Some("300")).await, "by the charge of a rule that is gone");
-    limiter.set_rules(rule_set(vec![tokens(2_000)], 4));
+    limiter.set_rules(rule_set(vec![tokens(2_000)], 4)).unwrap();
     assert_eq!(left(&limiter).await, [1_600]);
 }
 

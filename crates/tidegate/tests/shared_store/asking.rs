@@ -108,7 +108,7 @@ async fn a_refusal_is_remembered() {
     let calls = store.calls();
     assert!(!limiter.check(&user("b")).await.unwrap().allowed);
     assert_eq!(store.calls(), calls + 1, "others are asked about");
-    limiter.set_rules(rule_set(vec![rule(0, Deny), rule(1, Deny)]));
+    limiter.set_rules(rule_set(vec![rule(0, Deny), rule(1, Deny)])).unwrap();
     limiter.check(&user("a")).await.unwrap();
     assert_eq!(store.calls(), calls + 2);
 }

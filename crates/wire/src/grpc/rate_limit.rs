@@ -257,7 +257,10 @@ fn status(said: &Said, rules: &RuleSet) -> DescriptorStatus {
 }
 
 fn limit(verdict: &Verdict, name: &str) -> RateLimit {
-    let unit = UNITS.into_iter().find(|(_, window)| *window == verdict.quota.window());
+    // What is in flight is not per anything.
+    let window =
+        Some(verdict.quota).filter(|quota| quota.algorithm() != Algorithm::InFlight).map(|it| it.window());
+    let unit = UNITS.into_iter().find(|(_, unit)| Some(*unit) == window);
     RateLimit {
         requests_per_unit: u32::try_from(verdict.quota.limit()).unwrap_or(u32::MAX),
         // A window that has no name in the protocol is told by none.

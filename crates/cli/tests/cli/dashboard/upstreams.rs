@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use tempfile::TempDir;
-use tidegate_testkit::Browser;
+use tidegate_testkit::{Browser, ConsoleMessage};
 
 use super::SOON;
 use crate::gateway::Gateway;
@@ -43,6 +43,6 @@ async fn a_gateway_shows_what_is_in_flight_and_what_it_sheds() {
     shed.read_to_string(&mut response).unwrap();
     assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
     browser.wait_until(&format!("/api\\s+1/.test({row}) && {row}.includes('other 1')"), SOON).await;
-    let wrong: Vec<_> = browser.console().await.into_iter().filter(|one| one.is_error()).collect();
+    let wrong: Vec<_> = browser.console().await.into_iter().filter(ConsoleMessage::is_error).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -21,6 +21,7 @@ pub(super) fn write_quota(quota: Quota) -> wire::Quota {
             Algorithm::FixedWindow => 2,
             Algorithm::SlidingWindow => 3,
             Algorithm::SlidingLog => 4,
+            Algorithm::InFlight => 5,
         },
         limit: quota.limit(),
         window_ms: quota.window().as_millis(),
@@ -37,6 +38,7 @@ pub(super) fn read_quota(quota: Option<wire::Quota>) -> Result<Quota, Unreadable
         2 => Algorithm::FixedWindow,
         3 => Algorithm::SlidingWindow,
         4 => Algorithm::SlidingLog,
+        5 => Algorithm::InFlight,
         _ => return Err(Unreadable::Unknown("algorithm")),
     };
     let window = Span::from_millis(told.window_ms);

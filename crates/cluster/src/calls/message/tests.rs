@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use tidegate_core::quota::MAX_IN_FLIGHT;
 use tidegate_core::rule::OnStoreFailure;
 use tidegate_core::{Action, Algorithm, HoldId, Quota, RequestId, Retry, Span, Tag, Timestamp, Verdict};
 use tidegate_store::peers::{Asked, MAX_LOOK_BYTES, NodeId, Seen};
@@ -22,6 +23,7 @@ fn quota() -> impl Strategy<Value = Quota> {
             let window = Span::from_millis(window);
             let quota = match algorithm {
                 Algorithm::TokenBucket => Quota::token_bucket(limit, window, burst),
+                Algorithm::InFlight => Quota::new(algorithm, limit % (MAX_IN_FLIGHT + 1), window),
                 _ => Quota::new(algorithm, limit, window),
             };
             quota.unwrap().at_version(version)
