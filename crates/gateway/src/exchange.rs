@@ -1,7 +1,8 @@
 //! Exchanges with servers that go on when their clients have gone.
 //!
-//! A request that holds quota is settled by its response. If the exchange ended with its client, hanging up in time would cost
-//! nothing; so it goes on by itself until the response is there. It keeps its place meanwhile, among the requests of its
+//! A request that holds quota is settled by its response, and counts as in flight until then where a rule limits that. If the exchange
+//! ended with its client, hanging up in time would cost nothing and make room for the next request, while a server still works for this
+//! one; so it goes on by itself until the response is there. It keeps its place meanwhile, among the requests of its
 //! connection and among the connections of its address: hanging up does not make room for more.
 
 use std::pin::Pin;

@@ -11,6 +11,7 @@ use tidegate_core::Timestamp;
 
 use crate::access_log::{AccessLog, Line};
 use crate::body::{Broken, Source};
+use crate::holding::InFlightSlots;
 use crate::identity::{Peer, Text, Who};
 use crate::proxy::outcome;
 use crate::routes::Route;
@@ -28,10 +29,11 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_LOGGED_BYTES)]
 }
 
-/// Held by the body of an answer: the server counts as busy until then, and the access log hears of it.
+/// Held by the body of an answer: the server counts as busy until then and the request as in flight, and the access log hears of it.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
     ticket: Option<Ticket>,
+    slots: Option<InFlightSlots>,
     sent: u64,
     ended: bool,
     record: Option<Box<Record>>,
@@ -67,7 +69,12 @@ pub(crate) struct Record {
 
 impl Finish {
     pub(crate) fn new(ticket: Option<Ticket>, record: Option<Box<Record>>) -> Self {
-        Self { ticket, sent: 0, ended: false, record }
+        Self { ticket, slots: None, sent: 0, ended: false, record }
+    }
+
+    /// Keeps the slots that the request holds until it is over.
+    pub(crate) fn keep(&mut self, slots: Option<InFlightSlots>) {
+        self.slots = slots;
     }
 
     /// So many bytes more have gone out.
@@ -82,6 +89,7 @@ impl Finish {
         if let Some(ticket) = self.ticket.take() {
             ticket.over();
         }
+        self.slots = None;
     }
 
     /// The back end broke off.

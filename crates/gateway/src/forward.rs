@@ -18,7 +18,7 @@ use tokio::time::sleep_until;
 use crate::answer::{Limits, Own, Wants};
 use crate::body::{Answer, Broken, Outgoing, Source};
 use crate::finish::{Finish, Record};
-use crate::holding::Holding;
+use crate::holding::{Holding, InFlightSlots};
 use crate::hop;
 use crate::identity::{Peer, Who};
 use crate::proxy::{Proxy, too_large};
@@ -39,6 +39,8 @@ pub(crate) struct Errand {
     pub(crate) source: Option<Arc<Source>>,
     /// What is held for it.
     pub(crate) holding: Option<Holding>,
+    /// Its slots of rules that limit requests in flight.
+    pub(crate) slots: Option<InFlightSlots>,
     /// Its room at the upstream, if that has a limit on requests in flight.
     pub(crate) permit: Option<UpstreamPermit>,
     /// What the client is to be told about limits.
@@ -109,7 +111,8 @@ impl Errand {
             record.answered = Some(took);
             record
         });
-        let finish = Finish::new(Some(ticket), record);
+        let mut finish = Finish::new(Some(ticket), record);
+        finish.keep(self.slots.take());
         Ok(self.pass_back(response, client, limits, finish))
     }
 

@@ -1,5 +1,6 @@
-//! What a request holds of quotas until its response says what it takes.
+//! What a request holds of quotas until its response says what it takes, or until it is over.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -58,6 +59,32 @@ impl Holding {
         if let Some(held) = held {
             self.node.settle(outcome(held));
         }
+    }
+}
+
+/// Slots of rules that limit how many requests are in flight, given back when this is dropped.
+pub(crate) struct InFlightSlots {
+    node: Arc<Node>,
+    held: Option<Held>,
+}
+
+impl InFlightSlots {
+    pub(crate) fn new(node: &Arc<Node>, held: Held) -> Self {
+        Self { node: Arc::clone(node), held: Some(held) }
+    }
+}
+
+impl Drop for InFlightSlots {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.node.settle(held.unanswered());
+        }
+    }
+}
+
+impl fmt::Debug for InFlightSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlightSlots").field(&self.held).finish()
     }
 }
 

@@ -31,7 +31,7 @@ use crate::exchange::{Exchange, Exchanges};
 use crate::finish::{Finish, Record};
 use crate::forward::{Errand, abandoned};
 use crate::forwarded::Forwarding;
-use crate::holding::Holding;
+use crate::holding::{Holding, InFlightSlots};
 use crate::hop;
 use crate::identity::{ClientName, Identify, Peer, Who};
 use crate::metrics::Metrics;
@@ -182,7 +182,7 @@ impl Proxy {
         {
             return Err(too_large(most));
         }
-        let Admitted { limits, holding, permit } = self.decide(&asked, &who, record).await?;
+        let Admitted { limits, holding, slots, permit } = self.decide(&asked, &who, record).await?;
         let route = route.ok_or_else(no_route)?;
         let uri = target.forwarded(&head, &route)?;
         let host = target.host_value();
@@ -192,13 +192,24 @@ impl Proxy {
         if let Some(record) = record {
             record.body.clone_from(&source);
         }
-        let exchange = match &holding {
-            Some(_) => Some(connection.exchanges.begin().ok_or_else(|| too_many(&limits))?),
-            None => None,
+        let exchange = match holding.is_some() || slots.is_some() {
+            true => Some(connection.exchanges.begin().ok_or_else(|| too_many(&limits))?),
+            false => None,
         };
         let (proxy, record_sent) = (Arc::clone(self), record.take());
-        let mut errand =
-            Errand { proxy, route, head, uri, host, source, holding, permit, limits, record: record_sent };
+        let mut errand = Errand {
+            proxy,
+            route,
+            head,
+            uri,
+            host,
+            source,
+            holding,
+            slots,
+            permit,
+            limits,
+            record: record_sent,
+        };
         let client = errand.prepare(peer, &who);
         let sent = match exchange {
             None => errand.run(client).await,
@@ -280,6 +291,7 @@ impl Proxy {
             return Err(self.refusal(&checked));
         }
         let limits = self.limits(&checked);
+        let slots = checked.take_slots().map(|held| InFlightSlots::new(node, held));
         let holding = checked.take_held().map(|held| Holding::new(node, held));
         let permit = match room {
             Some(Room::Taken(permit)) => Some(permit),
@@ -288,7 +300,7 @@ impl Proxy {
             }
             None => None,
         };
-        Ok(Admitted { limits, holding, permit })
+        Ok(Admitted { limits, holding, slots, permit })
     }
 
     /// Returns the headers that tell of the limits that a request was checked against.
@@ -315,6 +327,7 @@ impl Proxy {
 struct Admitted {
     limits: Limits,
     holding: Option<Holding>,
+    slots: Option<InFlightSlots>,
     permit: Option<UpstreamPermit>,
 }
 

@@ -17,6 +17,7 @@ mod guessing;
 mod hanging_up;
 mod health;
 mod identity;
+mod in_flight;
 mod overload;
 mod padding;
 mod protocols;

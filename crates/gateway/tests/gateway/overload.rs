@@ -32,7 +32,7 @@ fn routes(upstream: &Scripted, concurrency: &str) -> String {
 }
 
 /// An upstream that responds to nothing before it is opened.
-fn gated() -> (Scripted, watch::Sender<bool>) {
+pub(crate) fn gated() -> (Scripted, watch::Sender<bool>) {
     let (open, gate) = watch::channel(false);
     let upstream = Scripted::http(move |_: Request<Incoming>| {
         let mut gate = gate.clone();
@@ -45,7 +45,7 @@ fn gated() -> (Scripted, watch::Sender<bool>) {
 }
 
 /// Sends a request that reaches the upstream and stays there.
-async fn occupy(gateway: &Running, upstream: &Scripted, user: &'static str) -> JoinHandle<Told> {
+pub(crate) async fn occupy(gateway: &Running, upstream: &Scripted, user: &'static str) -> JoinHandle<Told> {
     let (at, before) = (gateway.at.listen, upstream.asked());
     let task = tokio::spawn(async move { ask_as(at, user).await });
     until("it is forwarded or answered", async || {
