@@ -83,7 +83,7 @@ impl<'r, 'a> Inquiry<'r, 'a> {
     #[inline(never)]
     fn at_price(&self, price: &Price, take: Take<'r>) -> Operation<'r> {
         let op = Operation::from(Take { cost: price.cost.of(self.request), ..take });
-        // Whether a retry is free must be known before its answer is: whoever has an id is charged at once. So is a request whose
+        // Whether a retry is free must be known before its answer is: a request with an id is charged at once. So is a request whose
         // answer is known.
         let hold = self.request.hold.filter(|_| self.request.answered.is_none());
         match (hold, price.held) {

@@ -1,4 +1,4 @@
-//! What a request holds of quotas until its response says what it takes, or until it is over.
+//! Quota that a request holds until its response says what it takes, or until it is over.
 
 use std::fmt;
 use std::sync::Arc;

@@ -371,7 +371,7 @@ impl Asked<'_> {
     }
 }
 
-/// What the gateway itself says of a request.
+/// Attributes of a request that the gateway itself knows.
 pub(crate) struct Attributes<'a> {
     /// Upstream of its route.
     route: Option<&'a str>,

@@ -239,7 +239,7 @@ fn is_plain(authority: &Authority) -> bool {
     !name.is_empty() && !has_empty_label(name) && authority.as_str().bytes().all(plain)
 }
 
-/// Whether a name has nothing before a dot. Without the dot at its end, such as `.` would be no host to rules, and one to others.
+/// Returns true if a name has nothing before a dot. Without the dot at its end, such as `.` would be no host to rules, and one to others.
 fn has_empty_label(name: &str) -> bool {
     let bytes = name.as_bytes();
     bytes.first() == Some(&b'.') || bytes.windows(2).any(|pair| pair == b"..")

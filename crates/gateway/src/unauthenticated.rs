@@ -26,12 +26,12 @@ use crate::proxy::{Asked, Proxy, Seen};
 /// Addresses are told apart by this many hashes. Those that share one are only looked up more often than need be.
 const SLOTS: usize = 16_384;
 
-/// Whose failures rules have counted lately, so that nobody else is looked up.
+/// Whose failures rules have counted lately, so that no other client is looked up.
 #[derive(Debug)]
 pub(crate) struct RecentFailures {
-    /// When the last failure is forgotten, in milliseconds, by the hash of the network that it came from.
+    /// Time at which the last failure is forgotten, in milliseconds, by the hash of the network that it came from.
     networks: Box<[AtomicU64]>,
-    /// When the last failure is forgotten that counts for clients at other addresses, too.
+    /// Time at which the last failure is forgotten that counts for clients at other addresses, too.
     everywhere: AtomicU64,
     hasher: RandomState,
 }

@@ -18,7 +18,7 @@ const MAX_WINDOW: Duration = Duration::from_secs(10);
 /// Number of responses that a window waits for, up to [`PATIENCE`] times its length.
 const ENOUGH_RESPONSES: u32 = 200;
 
-/// How many times its length a window is extended if there are few responses.
+/// Number of its lengths to which a window is extended if there are few responses.
 const PATIENCE: u32 = 3;
 
 /// The limit is reached, as far as it is for this request.

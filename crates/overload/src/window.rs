@@ -20,7 +20,7 @@ const FEW: u32 = 10;
 
 const BUCKETS: usize = ((LAST_POWER - FIRST_POWER) << STEP_BITS) as usize + 2;
 
-/// What was seen in a window.
+/// Figures of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowSummary {
     /// Time that it covers.

@@ -13,7 +13,7 @@ use crate::text::{Place, Placed};
 pub(crate) const KEYS: [&str; 6] =
     ["limit", "window", "window_size_seconds", "hold_for", "burst", "algorithm"];
 
-/// How long a request counts as in flight at most, unless a rule says so.
+/// Longest time for which a request counts as in flight, unless a rule states another.
 const DEFAULT_HOLD_FOR: Span = Span::from_secs(60);
 
 /// What counts where figures are left out.

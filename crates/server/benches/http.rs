@@ -44,7 +44,7 @@ rules:
 const BODY: &str =
     r#"{"tenant":"acme","user":"alice","resource":"/orders/7","method":"GET","ip":"203.0.113.7","cost":1}"#;
 
-/// What [`hyper_constant`] answers.
+/// Response of [`hyper_constant`].
 static ANSWER: OnceLock<Answer> = OnceLock::new();
 
 /// An answer to the request, as it came over the wire.

@@ -25,7 +25,7 @@ const NICE: i32 = 10;
 pub struct OneAtATime {
     turns: Semaphore,
     waiting: AtomicUsize,
-    /// Where work is sent to be done, once there has been any.
+    /// Sender of work to the thread that does it, once there has been any.
     worker: Mutex<Option<mpsc::Sender<Work>>>,
 }
 

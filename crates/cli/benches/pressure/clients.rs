@@ -24,17 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 const CONNECTIONS: usize = 4;
 
-/// What to send.
+/// Requests to send.
 pub(crate) struct Traffic {
     pub(crate) to: SocketAddr,
     /// In seconds since the start.
     pub(crate) spike: Range<f64>,
-    /// How many times as many requests of the lowest tier come then.
+    /// Factor by which requests of the lowest tier are more frequent then.
     pub(crate) times: f64,
     pub(crate) length: Duration,
 }
 
-/// What became of a request.
+/// A request and its outcome.
 #[derive(Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) tier: usize,

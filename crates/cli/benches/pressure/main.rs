@@ -1,4 +1,4 @@
-//! What do paying customers notice of a flood of free traffic?
+//! Effect of a flood of free traffic on paying customers.
 //!
 //! A back end of ten workers that take 20 ms for a request (500 requests/s), clients of three tiers that send whether or not they are
 //! answered and give up after a second, and a proxy between them, a process of its own. For 10 s the back end has 80 % of what it can
@@ -31,7 +31,7 @@ const QUIET: usize = 10;
 const SPIKE: usize = 30;
 const RECOVERY: usize = 15;
 
-/// How many times as many requests of the tier free come during the spike.
+/// Factors by which requests of the tier free are more frequent during the spike.
 const SPIKES: [f64; 2] = [10.0, 20.0];
 
 const RULES: &str = "

@@ -1,4 +1,4 @@
-//! What became of all requests, in figures.
+//! Figures on the outcomes of all requests.
 
 use std::ops::Range;
 

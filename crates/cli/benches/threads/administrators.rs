@@ -1,7 +1,7 @@
 //! Administrators who ask again as soon as they are answered.
 //!
 //! They stand for machines elsewhere, so that what they do with answers must not slow down what is measured: they are a process of their
-//! own, which runs only when nobody else wants its core.
+//! own, which runs only when no other process wants its core.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{ADMINISTRATORS_OF, CLIENT_CORE};
 
-/// What they ask for, each in a loop. The last is what a dashboard reads for as long as it is open.
+/// Paths that they read, each in a loop. The last is the stream of an open dashboard.
 const PATHS: [&str; 4] = ["/metrics", "/v1/rules", "/v1/documents", "/v1/events"];
 
 /// A process of administrators.

@@ -275,7 +275,7 @@ struct Round {
     cost: f64,
     /// That of threads which serve no calls.
     control: f64,
-    /// How long threads that serve calls waited for a core, per call.
+    /// Time for which threads that serve calls waited for a core, per call.
     waited: f64,
     p50: f64,
     p99: f64,
@@ -399,7 +399,7 @@ fn pin(process: u32, cores: &str) {
     assert!(done.is_ok_and(|status| status.success()), "taskset is not there; apt-get install util-linux");
 }
 
-/// Has a process run only when nobody else wants its core.
+/// Has a process run only when no other process wants its core.
 fn make_idle(process: u32) {
     let mut chrt = Command::new("chrt");
     let done = chrt.args(["--all-tasks", "--idle", "--pid", "0", &process.to_string()]).status();

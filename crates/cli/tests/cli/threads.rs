@@ -78,7 +78,7 @@ fn work_for_administrators_gives_way_to_all_else() {
         let named = threads.iter().filter(|(name, _)| name == thread);
         named.map(|(_, figures)| &*figures[16]).collect()
     };
-    // Whoever started it may have lowered the priority of all.
+    // The process that started it may have lowered the priority of all.
     let usual = nice("data-0")[0];
     assert_eq!(nice("data-1"), [usual]);
     assert!(nice("control").len() >= 2 && nice("control").iter().all(|nice| *nice == usual), "{threads:?}");

@@ -1,6 +1,6 @@
 //! Requests in flight: a count of what is held at present, which time never gives back.
 //!
-//! What a request takes is held ([`Action::Hold`](crate::Action::Hold)) for as long as it is in flight, and given back when it is over
+//! The cost of a request is held ([`Action::Hold`](crate::Action::Hold)) for as long as it is in flight, and given back when it is over
 //! ([`Action::Settle`](crate::Action::Settle) with a cost of 0). The quota's window is how long a hold lasts that nobody settles: the
 //! store gives it back then, and the counter itself knows nothing of time.
 
@@ -51,7 +51,7 @@ impl Counter for InFlight {
             return Verdict::blocked(*quota);
         }
         let remaining = self.room_under(quota);
-        // By then all holds are over, whoever forgot to settle them.
+        // By then all holds are over, settled or not.
         let reset = if self.used == 0 { Span::ZERO } else { quota.window() };
         if self.fits(quota, cost) {
             return allow(quota, remaining, reset);
@@ -68,7 +68,7 @@ impl Counter for InFlight {
         self.used = self.used.saturating_sub(cost);
     }
 
-    /// What is in flight stays in flight.
+    /// Keeps the number of requests in flight.
     fn rescale(&mut self, _from: &Quota, _to: &Quota) {}
 
     fn is_at_rest(&self, _quota: &Quota, _now: Timestamp) -> bool {

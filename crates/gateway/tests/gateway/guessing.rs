@@ -45,7 +45,7 @@ async fn from(gateway: &Running, client: &str, path: &str, headers: &[(&'static 
     gateway.ask(with_headers(request("GET", path), &headers)).await
 }
 
-/// What a client can tell from a response.
+/// Parts of a response that a client can compare.
 fn told(response: &Told) -> (u16, Vec<Option<&str>>, &str) {
     let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "retry-after", "www-authenticate"];
     (response.status, names.map(|name| response.header(name)).to_vec(), &response.body)
@@ -111,7 +111,7 @@ async fn other_rules_do_not_count_it() {
     assert_eq!(answer.header("x-ratelimit-remaining"), Some("999"));
 }
 
-/// One that counts all clients together refuses them together, whoever failed.
+/// One that counts all clients together refuses them together, regardless of who failed.
 #[tokio::test]
 async fn a_rule_for_all_refuses_all() {
     let (backend, folder) = (Backend::start(), TempDir::new().unwrap());
@@ -125,7 +125,7 @@ async fn a_rule_for_all_refuses_all() {
     assert_eq!(auth_failures(&gateway, "limited").await, Some(2.0));
 }
 
-/// What others send at the same time holds nothing of such a rule.
+/// Requests of others at the same time hold nothing of such a rule.
 #[tokio::test]
 async fn a_rule_may_be_about_nothing_else() {
     let (backend, folder) = (Backend::start(), TempDir::new().unwrap());

@@ -35,7 +35,7 @@ impl Rng {
     }
 }
 
-/// How long requests take to serve.
+/// Distribution of service times.
 #[derive(Clone, Copy)]
 pub(crate) enum Service {
     /// All the same.
@@ -60,7 +60,7 @@ pub(crate) struct Scenario {
     pub(crate) start: Instant,
 }
 
-/// What became of the requests that arrived in one second.
+/// Outcomes of the requests that arrived in one second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Second {
     pub(crate) arrived: u32,
